@@ -1,0 +1,5 @@
+//! Lookups for schedulers: is this block in the store?
+
+mod table;
+
+pub use table::{LookupCounts, LookupLimits, LookupTable, RequestId, Verdict};

@@ -1,4 +1,4 @@
-use super::text::{self, Hex};
+use super::text::{self, Decimal, Hex};
 use super::{KeyMapper, ObjectKey, OffloadKey, object_key};
 use crate::{Error, ErrorKind};
 
@@ -47,16 +47,10 @@ impl ShardedKeys {
 
 impl KeyMapper for ShardedKeys {
     fn object_key(&self, key: &OffloadKey) -> ObjectKey {
-        let hex = Hex::new(key.hash());
+        let (hex, group) = (Hex::new(key.hash()), Decimal::new(key.group()));
         let hex = hex.as_str();
-        let mut name = String::with_capacity(self.base.len() + SUFFIX_BYTES_MAX);
-        name.push_str(&self.base);
-        name.push_str(&hex[hex.len() - 2..]);
-        name.push('/');
-        name.push_str(hex);
-        name.push_str("_g");
-        text::push_decimal(&mut name, key.group());
-        name.push_str(".bin");
+        let shard = &hex[hex.len() - 2..];
+        let name = text::concat([&self.base, shard, "/", hex, "_g", group.as_str(), ".bin"]);
         ObjectKey::proved(name)
     }
 

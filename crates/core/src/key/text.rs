@@ -23,10 +23,7 @@ impl Hex {
     }
 
     pub(super) fn as_str(&self) -> &str {
-        match std::str::from_utf8(&self.digits[..self.len]) {
-            Ok(digits) => digits,
-            Err(_) => unreachable!("hex digits are ASCII"),
-        }
+        ascii(&self.digits[..self.len])
     }
 }
 
@@ -41,23 +38,48 @@ pub(super) fn from_hex(digits: &str) -> Option<Vec<u8>> {
     pairs.iter().map(|[high, low]| Some(value(*high)? << 4 | value(*low)?)).collect()
 }
 
-/// Appends a number's decimal digits; `write!` takes twice the time of the whole name.
-pub(super) fn push_decimal(name: &mut String, mut number: u32) {
-    let mut digits = [0; U32_DIGITS_MAX];
-    let mut first = digits.len();
-    loop {
-        first -= 1;
-        let digit = (number % 10) as u8;
-        digits[first] = b'0' + digit;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    name.extend(digits[first..].iter().copied().map(char::from));
+/// The decimal digits of a number, without a heap allocation; `to_string` takes as long as the whole name.
+pub(super) struct Decimal {
+    digits: [u8; U32_DIGITS_MAX],
+    first: usize,
 }
 
-/// The number that [`push_decimal`] writes like this; `None` for other spellings, such as `01` or `+1`.
+impl Decimal {
+    pub(super) fn new(mut number: u32) -> Self {
+        let mut digits = [0; U32_DIGITS_MAX];
+        let mut first = digits.len();
+        loop {
+            first -= 1;
+            digits[first] = b'0' + (number % 10) as u8;
+            number /= 10;
+            if number == 0 {
+                return Self { digits, first };
+            }
+        }
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        ascii(&self.digits[self.first..])
+    }
+}
+
+fn ascii(digits: &[u8]) -> &str {
+    match std::str::from_utf8(digits) {
+        Ok(digits) => digits,
+        Err(_) => unreachable!("digits are ASCII"),
+    }
+}
+
+/// One string of these parts, allocated once and not a byte too long.
+pub(super) fn concat<const N: usize>(parts: [&str; N]) -> String {
+    let mut whole = String::with_capacity(parts.iter().map(|part| part.len()).sum());
+    for part in parts {
+        whole.push_str(part);
+    }
+    whole
+}
+
+/// The number that [`Decimal`] writes like this; `None` for other spellings, such as `01` or `+1`.
 pub(super) fn from_decimal(digits: &str) -> Option<u32> {
     let canonical = digits == "0" || digits.starts_with(|first: char| ('1'..='9').contains(&first));
     if canonical { digits.parse().ok() } else { None }
@@ -71,10 +93,9 @@ mod tests {
     #[test]
     fn digits_are_canonical() {
         for number in [0, 7, 10, 4_294_967_295] {
-            let mut digits = String::new();
-            push_decimal(&mut digits, number);
-            assert_eq!(digits, number.to_string());
-            assert_eq!(from_decimal(&digits), Some(number));
+            let digits = Decimal::new(number);
+            assert_eq!(digits.as_str(), number.to_string());
+            assert_eq!(from_decimal(digits.as_str()), Some(number));
         }
         for bad in ["", "01", "00", "+1", "-1", " 1", "4294967296", "1a"] {
             assert_eq!(from_decimal(bad), None, "{bad}");

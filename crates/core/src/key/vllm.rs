@@ -1,4 +1,4 @@
-use super::text::{self, Hex};
+use super::text::{self, Decimal, Hex};
 use super::{KeyMapper, ObjectKey, OffloadKey, VllmNamespace, object_key};
 use crate::{Error, ErrorKind};
 
@@ -82,20 +82,12 @@ impl KeyMapper for VllmKeys {
 }
 
 fn render(base: &str, key: &OffloadKey) -> String {
-    let hex = Hex::new(key.hash());
+    let (hex, group) = (Hex::new(key.hash()), Decimal::new(key.group()));
     let hex = hex.as_str();
     // As Python slices: what a short hash does not have is left out.
     let (first, rest) = hex.split_at(hex.len().min(3));
     let second = &rest[..rest.len().min(2)];
-    let mut name = String::with_capacity(base.len() + SUFFIX_BYTES_MAX);
-    for part in [base, "/", first, "/", second, "_g"] {
-        name.push_str(part);
-    }
-    text::push_decimal(&mut name, key.group());
-    for part in ["/", hex, ".bin"] {
-        name.push_str(part);
-    }
-    name
+    text::concat([base, "/", first, "/", second, "_g", group.as_str(), "/", hex, ".bin"])
 }
 
 #[cfg(test)]

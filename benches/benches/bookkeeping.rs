@@ -1,6 +1,7 @@
 //! What the tier itself costs its caller: time and memory per block, with an engine that moves no bytes.
 //!
 //! `cargo bench -p kvtier-benches --bench bookkeeping`
+#![expect(clippy::unwrap_used, reason = "a bench fails by panicking")]
 
 use std::alloc::System;
 use std::collections::HashMap;
@@ -11,7 +12,8 @@ use std::time::{Duration, Instant};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use kvtier_core::key::VllmNamespace;
 use kvtier_core::{
-    HostMemory, JobId, KeyMapper, OffloadKey, RequestId, SecondaryTier, ShardedKeys, TierOptions, Verdict, VllmKeys,
+    HostMemory, JobId, KeyMapper, OffloadKey, RequestId, SecondaryTier, ShardedKeys, TierOptions, Verdict,
+    VllmKeys,
 };
 use kvtier_engine_mock::{MockEngine, MockStore};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
@@ -24,7 +26,7 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 const QUEUED: [u32; 2] = [1_000, 1_000_000];
 /// Blocks of one job: a long prompt's.
 const JOB_BLOCKS: u32 = 1_000;
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 type Tier = SecondaryTier<MockEngine, ShardedKeys>;
 
@@ -135,7 +137,8 @@ fn lookup(criterion: &mut Criterion) {
 }
 
 fn object_key(criterion: &mut Criterion) {
-    let vllm: Arc<dyn KeyMapper> = Arc::new(VllmKeys::new(&VllmNamespace::new("meta-llama/Llama-3.1-8B-Instruct", "bfloat16")).unwrap());
+    let vllm: Arc<dyn KeyMapper> =
+        Arc::new(VllmKeys::new(&VllmNamespace::new("meta-llama/Llama-3.1-8B-Instruct", "bfloat16")).unwrap());
     let sharded: Arc<dyn KeyMapper> = Arc::new(ShardedKeys::new("kv").unwrap());
     let mut group = criterion.benchmark_group("object_key");
     for (name, mapper) in [("VllmKeys", vllm), ("ShardedKeys", sharded)] {

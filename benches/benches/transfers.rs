@@ -59,6 +59,10 @@ impl Row {
         let mapper = ShardedKeys::new("kv").unwrap();
         let paths = keys.iter().map(|key| Path::parse(mapper.object_key(key).as_str()).unwrap()).collect();
         let memory = HostMemory::allocate(block_bytes, u32::try_from(blocks).unwrap()).unwrap();
+        for slot in 0..u32::try_from(blocks).unwrap() {
+            // Untouched pages would all be the one page of zeros.
+            memory.lease(slot, Access::Write).unwrap().copy_in(0, &vec![7; block_bytes]);
+        }
         let tier =
             SecondaryTier::new(engine, mapper, memory, TierOptions::new(runtime.handle().clone())).unwrap();
         let bare = AmazonS3Builder::new()

@@ -1,0 +1,42 @@
+//! Project tasks. `cargo xtask test` is what the README names and what CI runs.
+
+mod run;
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Tasks of the kvtier project.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Args {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Run every test: unit, integration and documentation tests, and the main job on a generated workload.
+    Test,
+    /// Check what the compiler does not: lengths of files and functions.
+    Tidy,
+    /// What must hold before a change lands, besides the tests: format, lints with each feature alone, documentation,
+    /// tidiness.
+    Lint,
+}
+
+fn main() -> ExitCode {
+    let result = match Args::parse().task {
+        Task::Test => run::test(),
+        Task::Tidy => tidy::check(),
+        Task::Lint => run::lint().and_then(|()| tidy::check()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("xtask: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,80 @@
+use std::process::Command;
+use std::time::Instant;
+
+/// The commands of `cargo xtask test`, each with the stage it is reported as.
+const TEST: &[(&str, &[&str])] = &[
+    ("unit and integration tests", &["test", "--workspace", "--all-targets", "--locked"]),
+    ("documentation tests", &["test", "--workspace", "--doc", "--locked"]),
+    (
+        "main job",
+        &[
+            "run",
+            "--release",
+            "--locked",
+            "-p",
+            "kvtier-cli",
+            "--",
+            "replay",
+            "--limit",
+            "300",
+            "--memory-blocks",
+            "256",
+            "--store",
+            "memory://",
+        ],
+    ),
+];
+
+/// The commands of `cargo xtask lint`.
+const LINT: &[(&str, &[&str])] = &[
+    ("format", &["fmt", "--all", "--check"]),
+    ("lints", &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]),
+    (
+        "facade without engines",
+        &["clippy", "-p", "kvtier", "--no-default-features", "--locked", "--", "-D", "warnings"],
+    ),
+    (
+        "facade with the mock engine",
+        &[
+            "clippy",
+            "-p",
+            "kvtier",
+            "--no-default-features",
+            "--features",
+            "mock",
+            "--locked",
+            "--",
+            "-D",
+            "warnings",
+        ],
+    ),
+    ("documentation", &["doc", "--workspace", "--no-deps", "--locked"]),
+    ("fuzz targets", &["check", "--manifest-path", "fuzz/Cargo.toml", "--target-dir", "target", "--locked"]),
+];
+
+pub(crate) fn test() -> Result<(), String> {
+    stages(TEST)
+}
+
+pub(crate) fn lint() -> Result<(), String> {
+    stages(LINT)
+}
+
+fn stages(stages: &[(&str, &[&str])]) -> Result<(), String> {
+    for (name, args) in stages {
+        println!("== {name}: cargo {}", args.join(" "));
+        #[expect(clippy::disallowed_methods, reason = "prints how long each stage of a task took")]
+        let start = Instant::now();
+        // Warnings of rustdoc are errors; the variable means nothing to the other stages.
+        let status = Command::new(env!("CARGO"))
+            .args(*args)
+            .env("RUSTDOCFLAGS", "-D warnings")
+            .status()
+            .map_err(|error| format!("cannot run cargo: {error}"))?;
+        println!("== {name}: {status} after {:.0} s", start.elapsed().as_secs_f64());
+        if !status.success() {
+            return Err(format!("{name} failed"));
+        }
+    }
+    Ok(())
+}

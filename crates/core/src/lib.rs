@@ -87,6 +87,7 @@ pub mod lookup;
 mod memory;
 mod probe;
 mod tier;
+mod time;
 mod transfer;
 
 pub use completion::{Answer, Completion, CompletionQueue, Posted};

@@ -3,6 +3,7 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::time::Instant;
 
 use super::{JobId, JobReport, Outcome, RetryPolicy, SubmitError};
+use crate::time::later;
 use crate::{Direction, Error, OffloadKey, Retry, TransferId};
 
 /// What a job is called inside the machine: by the caller's number, or by the task that awaits it.
@@ -271,7 +272,7 @@ impl<L> JobMachine<L> {
                     job.blocks[place.index] = Block::Queued(lease);
                     self.queued += 1;
                     let place = Place { attempt: place.attempt + 1, ..place };
-                    self.backoff.push(Reverse(Backoff { at: now + wait, place }));
+                    self.backoff.push(Reverse(Backoff { at: later(now, wait), place }));
                     return Settled::Retrying;
                 }
                 Outcome::Failed(error)

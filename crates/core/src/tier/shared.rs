@@ -11,6 +11,7 @@ use super::TierOptions;
 use crate::completion::{Answer, Completion, CompletionQueue};
 use crate::job::{Cancel, JobMachine, JobName, Launch, Settled};
 use crate::lookup::{LookupCounts, LookupTable};
+use crate::time::later;
 use crate::{
     Direction, Error, HostMemory, JobReport, KeyMapper, Lease, OffloadKey, Outcome, Probe, SubmitError,
     Transfer, TransferEngine,
@@ -285,7 +286,7 @@ impl<E: TransferEngine, K: KeyMapper> Shared<E, K> {
         if launches.is_empty() {
             return;
         }
-        let deadline = self.transfer_timeout.map(|timeout| now + timeout);
+        let deadline = self.transfer_timeout.map(|timeout| later(now, timeout));
         let transfer = |launch: Launch<Lease>| {
             let key = self.mapper.object_key(&launch.key);
             Transfer::new(launch.id, launch.direction, key, launch.lease, &self.completions)
@@ -353,7 +354,7 @@ impl<E: TransferEngine, K: KeyMapper> Shared<E, K> {
     }
 
     fn wait_until(&self, timeout: Duration, done: impl Fn(&Jobs) -> bool) -> Result<(), Leftover> {
-        let deadline = self.now() + timeout;
+        let deadline = later(self.now(), timeout);
         self.turn_if_undriven();
         let mut jobs = self.jobs.lock();
         while !done(&jobs) {
@@ -372,7 +373,7 @@ impl<E: TransferEngine, K: KeyMapper> Shared<E, K> {
     pub(super) fn begin_close(self: &Arc<Self>, timeout: Duration) {
         self.stop_intake();
         self.jobs.lock().closes_running += 1;
-        let deadline = self.now() + timeout;
+        let deadline = later(self.now(), timeout);
         let guard = CloseGuard(Arc::clone(self));
         self.runtime.spawn(async move {
             guard.0.engine.close(deadline).await;

@@ -84,6 +84,7 @@ async fn read_whole(mut stream: StreamingBlob) -> S3Result<Bytes> {
     while let Some(chunk) = stream.next().await {
         body.extend_from_slice(&chunk.map_err(|error| unreadable(&error.to_string()))?);
     }
+    // s3s does not compare an aws-chunked body with its `x-amz-decoded-content-length`.
     if announced.is_some_and(|announced| announced != body.len()) {
         return Err(s3_error!(IncompleteBody));
     }

@@ -64,27 +64,35 @@ async fn digest_headers() {
     assert_status(&put.send(&server, DAMAGED).await, 200);
 }
 
-/// The form of NIXL's default PUT (chunked, unsigned, CRC64 in the trailer): a wrong or damaged trailer is refused.
+/// `body` as aws-chunked inside HTTP chunks, with the CRC64 of [`BODY`] in the trailer.
+fn framed(body: &[u8]) -> Vec<u8> {
+    let text = String::from_utf8(body.to_vec()).unwrap();
+    let crc = digest::<Crc64Nvme>(BODY);
+    let inner = format!("{:x}\r\n{text}\r\n0\r\nx-amz-checksum-crc64nvme:{crc}\r\n\r\n", body.len());
+    format!("{:x}\r\n{inner}\r\n0\r\n\r\n", inner.len()).into_bytes()
+}
+
+/// The default PUT of the AWS SDKs (no Content-Length, unsigned, CRC64 in the trailer): a true one is taken, without
+/// `aws-chunked` becoming an encoding of the object; a damaged body and a false length are refused.
 #[tokio::test]
 async fn checksum_trailer() {
     let server = S3Server::start().await.unwrap();
-    let mut put = Request {
-        payload: "STREAMING-UNSIGNED-PAYLOAD-TRAILER".into(),
-        ..Request::put(&server, "key", BODY)
-    }
-    .with("transfer-encoding", "chunked")
-    .with("content-encoding", "aws-chunked")
-    .with("x-amz-trailer", "x-amz-checksum-crc64nvme")
-    .with("x-amz-decoded-content-length", BODY.len().to_string());
+    let length = "x-amz-decoded-content-length";
+    let mut put = Request::put(&server, "key", BODY)
+        .with("transfer-encoding", "chunked")
+        .with("content-encoding", "aws-chunked")
+        .with("x-amz-trailer", "x-amz-checksum-crc64nvme")
+        .with(length, BODY.len().to_string());
+    put.payload = "STREAMING-UNSIGNED-PAYLOAD-TRAILER".into();
     put.headers.retain(|(name, _)| *name != "content-length");
-    let framed = |body: &[u8]| {
-        let text = String::from_utf8(body.to_vec()).unwrap();
-        let crc = digest::<Crc64Nvme>(BODY);
-        let inner = format!("{:x}\r\n{text}\r\n0\r\nx-amz-checksum-crc64nvme:{crc}\r\n\r\n", body.len());
-        format!("{:x}\r\n{inner}\r\n0\r\n\r\n", inner.len())
-    };
-    assert_taken(&server, &put.clone().send(&server, framed(BODY).as_bytes()).await);
-    assert_refused(&server, &put.send(&server, framed(DAMAGED).as_bytes()).await, "BadDigest");
+
+    let answer = put.clone().send(&server, &framed(BODY)).await;
+    let read = Request::get(&server, "key").send(&server, b"").await;
+    assert!(!read.contains("content-encoding"), "{read}");
+    assert_taken(&server, &answer);
+    assert_refused(&server, &put.clone().send(&server, &framed(DAMAGED)).await, "BadDigest");
+    let longer = put.with(length, (BODY.len() + 1).to_string());
+    assert_refused(&server, &longer.send(&server, &framed(BODY)).await, "IncompleteBody");
 }
 
 /// A client's own checksums pass, for single and multipart writes.

@@ -13,6 +13,10 @@ use super::{ObjectKey, OffloadKey};
 ///   `object_key` does not make, other spellings of its own names included.
 ///
 /// A layout is frozen once objects exist under it: a change is a new mapper, not an edit.
+///
+/// What all names of a mapper begin with is not asked here: a mapper may spread its names over the whole bucket, and the
+/// tier never lists. Mappers with a namespace have a method of their own, such as
+/// [`ShardedKeys::prefix`](super::ShardedKeys::prefix).
 pub trait KeyMapper: fmt::Debug + Send + Sync + 'static {
     /// The name of a block's object.
     fn object_key(&self, key: &OffloadKey) -> ObjectKey;
@@ -38,3 +42,20 @@ macro_rules! forward_mapper {
 
 forward_mapper!(Arc);
 forward_mapper!(Box);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ShardedKeys;
+
+    /// A mapper behind pointers, chosen at run time, names blocks as the mapper itself does.
+    #[test]
+    fn pointers_forward_to_the_mapper() {
+        let keys = ShardedKeys::new("kv").unwrap();
+        let pointer: Box<dyn KeyMapper> = Box::new(Arc::new(keys.clone()) as Arc<dyn KeyMapper>);
+        let key = OffloadKey::new(&[0xAB, 0xCD], 3).unwrap();
+        let name = keys.object_key(&key);
+        assert_eq!(KeyMapper::object_key(&pointer, &key), name);
+        assert_eq!(KeyMapper::offload_key(&pointer, &name), Some(key));
+    }
+}

@@ -149,6 +149,20 @@ mod tests {
         }
     }
 
+    /// Keys sort as their wire forms do, whatever is behind them in the array, and are as small as promised.
+    #[test]
+    fn order_is_that_of_the_wire() {
+        let hashes: [&[u8]; 5] = [&[0], &[0, 0], &[0, 1], &[1], &[0xFF; 64]];
+        let keys =
+            hashes.iter().flat_map(|hash| [0, 1, 256, u32::MAX].map(|group| OffloadKey::new(hash, group)));
+        let mut keys: Vec<_> = keys.collect::<Result<_, _>>().unwrap();
+        let mut wires: Vec<_> = keys.iter().map(|key| key.as_wire().to_vec()).collect();
+        keys.sort_unstable();
+        wires.sort_unstable();
+        assert!(keys.iter().map(OffloadKey::as_wire).eq(wires.iter().map(Vec::as_slice)));
+        assert_eq!(size_of::<OffloadKey>(), 69);
+    }
+
     /// Hashes that are empty or too long are refused, on the wire, too.
     #[test]
     fn impossible_lengths_are_refused() {

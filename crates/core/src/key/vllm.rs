@@ -26,7 +26,9 @@ const SUFFIX_BYTES_MAX: usize =
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VllmKeys {
+    /// With a slash at the end.
     raw_base: String,
+    /// The same without empty segments.
     base: String,
 }
 
@@ -52,7 +54,12 @@ impl VllmKeys {
         if base.len() + SUFFIX_BYTES_MAX > ObjectKey::NAME_BYTES_MAX {
             return refuse("leaves too little room for names of at most 1,024 bytes");
         }
-        Ok(Self { raw_base, base })
+        Ok(Self { raw_base: raw_base + "/", base: base + "/" })
+    }
+
+    /// What every object's name begins with, up to its slash, for listings: `kv/org_model_4db719a5b9c6_r0/`.
+    pub fn prefix(&self) -> &str {
+        &self.base
     }
 
     /// vLLM's own string for a block, byte for byte, empty segments included.
@@ -68,8 +75,8 @@ impl KeyMapper for VllmKeys {
 
     fn offload_key(&self, key: &ObjectKey) -> Option<OffloadKey> {
         let mut segments = key.as_str().strip_prefix(&self.base)?.split('/');
-        let (Some(""), Some(_), Some(middle), Some(file), None) =
-            (segments.next(), segments.next(), segments.next(), segments.next(), segments.next())
+        let (Some(_), Some(middle), Some(file), None) =
+            (segments.next(), segments.next(), segments.next(), segments.next())
         else {
             return None;
         };
@@ -87,7 +94,7 @@ fn render(base: &str, key: &OffloadKey) -> String {
     // As Python slices: what a short hash does not have is left out.
     let (first, rest) = hex.split_at(hex.len().min(3));
     let second = &rest[..rest.len().min(2)];
-    text::concat([base, "/", first, "/", second, "_g", group.as_str(), "/", hex, ".bin"])
+    text::concat([base, first, "/", second, "_g", group.as_str(), "/", hex, ".bin"])
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::key::VllmGroup;
 
-/// A namespace of vLLM, and what vLLM 0.33 makes of it. The vectors were printed by its own `FileMapper`.
+/// A namespace of vLLM, and what vLLM 0.33 makes of it. Where nothing else is said, its own `FileMapper` printed it.
 struct Golden {
     namespace: VllmNamespace,
     json: Option<&'static str>,
@@ -69,6 +69,36 @@ fn replicated() -> Golden {
     }
 }
 
+/// The configuration of vLLM's own test of its names (`tests/v1/kv_offload/test_file_mapper.py`).
+fn own_test() -> Golden {
+    Golden {
+        namespace: VllmNamespace {
+            rank: 3,
+            prefix: "tmp".into(),
+            ..VllmNamespace::new("test-model", "float16")
+        },
+        json: None,
+        sha256: "de3bba26cf36",
+        base: "tmp//test-model_de3bba26cf36_r3",
+    }
+}
+
+/// Letters that JSON writers treat in different ways. Not of vLLM: printed by Python 3.11 from the same rules.
+fn odd_letters() -> Golden {
+    Golden {
+        namespace: VllmNamespace {
+            prefix: "p".into(),
+            kv_cache_groups: vec![group(["l\x7F\u{10FFFF}", "\t\0"], 16)],
+            ..VllmNamespace::new("q\"b\\s é\u{2028}😀", "torch.float16")
+        },
+        json: Some(
+            r#"{"blocks_per_file":1,"dcp_size":1,"dtype":"float16","inference_engine":"vllm","kv_cache_groups":[{"layer_names":["l\u007f\udbff\udfff","\t\u0000"],"tokens_per_block":16}],"model_name":"q\"b\\s \u00e9\u2028\ud83d\ude00","parallel_agnostic":false,"pcp_size":1,"pp_size":1,"tokens_per_hash":16,"tp_size":1}"#,
+        ),
+        sha256: "a50415f9c1ab7e56484f1255f9d8bcd9eae9ac180e86301fcf60f8607e276215",
+        base: "p//q\"b\\s é\u{2028}😀_a50415f9c1ab_r0",
+    }
+}
+
 fn edges() -> [Golden; 3] {
     let edge = |namespace, digest, base| Golden { namespace, json: None, sha256: digest, base };
     [
@@ -101,7 +131,8 @@ fn edges() -> [Golden; 3] {
 /// The digest's JSON, the digest and the names' base are those of vLLM, byte for byte.
 #[test]
 fn golden_namespaces() {
-    for golden in [llama(), without_prefix(), replicated()].into_iter().chain(edges()) {
+    let others = [llama(), without_prefix(), replicated(), own_test(), odd_letters()];
+    for golden in others.into_iter().chain(edges()) {
         if let Some(json) = golden.json {
             assert_eq!(golden.namespace.canonical_json(), json);
         }
@@ -110,7 +141,8 @@ fn golden_namespaces() {
             "{}",
             golden.namespace.canonical_json()
         );
-        assert_eq!(VllmKeys::new(&golden.namespace).unwrap().raw_base, golden.base);
+        let keys = VllmKeys::new(&golden.namespace).unwrap();
+        assert_eq!(keys.raw_base, format!("{}/", golden.base));
     }
 }
 
@@ -121,12 +153,15 @@ fn golden_names() {
     let counting: Vec<u8> = (0..32).collect();
     let counting_hex = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
     let block_0 = "b8c6f33f1780d30977c5e964f62e7959102a3694f1c28ae0834ab12f98a3dcb0";
-    let [_, japanese, path] = edges();
+    let [qwen, japanese, path] = edges();
     for (golden, hash, group, suffix) in [
         (llama(), counting.clone(), 0, format!("000/10_g0/{counting_hex}.bin")),
         (llama(), vec![0xFF; 32], 1, format!("fff/ff_g1/{}.bin", "ff".repeat(32))),
         (without_prefix(), vec![0, 0, 0, 0, 0, 0, 0, 1], 0, "000/00_g0/0000000000000001.bin".into()),
         (replicated(), text::from_hex(block_0).unwrap(), 7, format!("b8c/6f_g7/{block_0}.bin")),
+        (own_test(), counting[..8].to_vec(), 2, "000/10_g2/0001020304050607.bin".into()),
+        (odd_letters(), vec![0xAB], 0, "ab/_g0/ab.bin".into()),
+        (qwen, counting.clone(), 0, format!("000/10_g0/{counting_hex}.bin")),
         (japanese, counting.clone(), 0, format!("000/10_g0/{counting_hex}.bin")),
         (path, counting, u32::MAX, format!("000/10_g4294967295/{counting_hex}.bin")),
     ] {
@@ -148,6 +183,21 @@ fn short_hashes_are_sliced_as_in_python() {
         let key = OffloadKey::new(hash, 5).unwrap();
         assert!(keys.raw_name(&key).ends_with(middle));
         assert_eq!(keys.offload_key(&keys.object_key(&key)), Some(key));
+    }
+}
+
+/// Hashes of one and two bytes, whose segments run short: all 65,792 have their own names and come back from them.
+#[test]
+fn short_hashes_never_share_a_name() {
+    let keys = VllmKeys::new(&VllmNamespace::new("m", "d")).unwrap();
+    let one = (0..=u8::MAX).map(|byte| vec![byte]);
+    let two = (0..=u16::MAX).map(|bytes| bytes.to_be_bytes().to_vec());
+    let mut names = std::collections::HashSet::new();
+    for hash in one.chain(two) {
+        let key = OffloadKey::new(&hash, 0).unwrap();
+        let name = keys.object_key(&key);
+        assert_eq!(keys.offload_key(&name), Some(key));
+        assert!(names.insert(name), "{key} shares its name");
     }
 }
 
@@ -189,12 +239,15 @@ fn foreign_names_have_no_block() {
         "000103.bin",
         "000/10_g0/.bin",
         "config.json",
+        "ab/c_g0/ab.bin",
+        "ab/_g0/abc.bin",
     ] {
-        let name = ObjectKey::new(format!("{base}/{foreign}")).unwrap();
+        let name = ObjectKey::new(format!("{base}{foreign}")).unwrap();
         assert_eq!(keys.offload_key(&name), None, "{foreign}");
     }
-    assert_eq!(keys.offload_key(&ObjectKey::new(format!("{base}1/000/10_g0/000103.bin")).unwrap()), None);
-    assert!(keys.offload_key(&ObjectKey::new(format!("{base}/000/10_g0/000103.bin")).unwrap()).is_some());
+    let other_rank = base.replace("_r0/", "_r01/");
+    assert_eq!(keys.offload_key(&ObjectKey::new(format!("{other_rank}000/10_g0/000103.bin")).unwrap()), None);
+    assert!(keys.offload_key(&ObjectKey::new(format!("{base}000/10_g0/000103.bin")).unwrap()).is_some());
 }
 
 proptest! {
@@ -210,6 +263,7 @@ proptest! {
         let key = OffloadKey::new(&hash, group).unwrap();
         let object = keys.object_key(&key);
         prop_assert_eq!(keys.offload_key(&object), Some(key));
+        prop_assert!(object.as_str().starts_with(keys.prefix()));
         prop_assert_eq!(ObjectKey::new(object.as_str()).unwrap(), object);
     }
 }

@@ -38,8 +38,10 @@ pub(crate) struct Runner {
 impl Runner {
     pub(crate) fn new(tier: Arc<Tier>, slots: NonZeroU32, report: Report) -> Self {
         let block_bytes = tier.memory().block_bytes();
+        // A trace is the same wherever it lies: its folder must not change its keys.
+        let workload = report.setup.workload.rsplit(['/', '\\']).next().unwrap_or_default();
         Self {
-            content: Content::new(&report.setup.workload),
+            content: Content::new(workload),
             primary: Primary::new(slots),
             stores: JoinSet::new(),
             report,

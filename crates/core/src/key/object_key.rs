@@ -19,6 +19,8 @@ pub struct ObjectKey(Box<str>);
 impl ObjectKey {
     /// Longest name, in bytes: the limit of S3.
     pub const NAME_BYTES_MAX: usize = 1024;
+    /// How much of a refused name an error shows.
+    const SHOWN_CHARS_MAX: usize = 100;
 
     /// A name that keeps the rule.
     ///
@@ -28,7 +30,10 @@ impl ObjectKey {
         let name = name.into();
         match broken_rule(&name) {
             None => Ok(Self(name)),
-            Some(why) => Err(Error::new(ErrorKind::Unsupported, format!("object name {name:?} {why}"))),
+            Some(why) => {
+                let start: String = name.chars().take(Self::SHOWN_CHARS_MAX).collect();
+                Err(Error::new(ErrorKind::Unsupported, format!("object name {start:?} {why}")))
+            }
         }
     }
 

@@ -4,9 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kvtier_core::{JobId, Leftover, Outcome, RequestId, SubmitError, Verdict};
-use kvtier_engine_mock::{MockEngine, MockStore};
-use kvtier_tests::{Fixture, PATIENCE, WINDOW, key, keys};
+use kvtier_core::{
+    ErrorKind, HostMemory, JobId, KeyMapper, Leftover, ObjectKey, OffloadKey, Outcome, RequestId,
+    SecondaryTier, ShardedKeys, SubmitError, TierOptions, Verdict,
+};
+use kvtier_engine_mock::{MockEngine, MockStore, TransferEnd};
+use kvtier_tests::{BLOCK_BYTES, Fixture, PATIENCE, SLOTS, WINDOW, key, keys, planted};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::block_in_place;
 
@@ -34,7 +37,8 @@ fn cancelled(outcomes: &[Outcome]) -> usize {
 async fn drain_says_what_is_left() {
     let fixture = busy().await;
     let left = block_in_place(|| fixture.tier.drain(NO_TIME)).unwrap_err();
-    assert_eq!(left, Leftover { running_jobs: 1, queued_blocks: 2, in_flight_blocks: 4 });
+    let expected = Leftover { running_jobs: 1, queued_blocks: 2, in_flight_blocks: 4, engine_closing: false };
+    assert_eq!(left, expected);
     assert_eq!(left.to_string(), "1 jobs are still running: 2 blocks queued, 4 in flight");
     let reports = fixture.run().await;
     assert!(reports[0].is_success());
@@ -66,12 +70,7 @@ async fn shutdown_waits_for_what_is_in_flight() {
 #[tokio::test(flavor = "multi_thread")]
 async fn shutdown_ends_at_the_deadline_if_the_engine_can() {
     let fixture = busy().await;
-    let closed = block_in_place(|| fixture.tier.shutdown(NO_TIME)).or_else(|left| {
-        // The engine gives up at the same moment as the caller: whoever is late asks again.
-        assert_eq!(left.queued_blocks, 0);
-        block_in_place(|| fixture.tier.shutdown(PATIENCE))
-    });
-    closed.unwrap();
+    block_in_place(|| fixture.tier.shutdown(Duration::from_millis(500))).unwrap();
     assert_eq!(fixture.memory.leased_slots(), 0);
 }
 
@@ -86,7 +85,7 @@ async fn shutdown_is_idempotent_and_says_what_is_left() {
     fill(&fixture).await;
     for _ in 0..2 {
         let left = block_in_place(|| fixture.tier.shutdown(NO_TIME)).unwrap_err();
-        assert_eq!(left, Leftover { running_jobs: 1, queued_blocks: 0, in_flight_blocks: 4 });
+        assert_eq!((left.running_jobs, left.queued_blocks, left.in_flight_blocks), (1, 0, 4));
         assert_eq!(fixture.memory.leased_slots(), 4, "what is in flight keeps its slot");
     }
     fixture.engine.complete_all();
@@ -179,4 +178,99 @@ fn a_tier_works_from_outside_its_runtime() {
     assert!(fixture.tier.take_finished().iter().all(kvtier_core::JobReport::is_success));
     assert_eq!(fixture.bytes(1), fixture.bytes(0));
     fixture.tier.shutdown(Duration::MAX).unwrap();
+}
+
+/// A tier whose runtime was gone before the tier was made is closed from the start.
+#[test]
+fn a_runtime_that_is_dead_already_closes_the_tier() {
+    let runtime = two_threads();
+    let handle = runtime.handle().clone();
+    drop(runtime);
+    let fixture = Fixture::new(&handle, |_| {});
+    assert_eq!(fixture.tier.submit_store(JobId(1), keys([1]), &[0]), Err(SubmitError::Closed));
+    assert_eq!(fixture.tier.lookup(RequestId(1), &key(1)), Verdict::Miss);
+    fixture.tier.drain(PATIENCE).unwrap();
+    fixture.tier.shutdown(PATIENCE).unwrap();
+}
+
+/// A task on another runtime that awaits a job gets its report although the tier's runtime is gone.
+#[test]
+fn a_task_outlives_the_tiers_runtime() {
+    let (of_tier, of_task) = (two_threads(), two_threads());
+    let fixture = Arc::new(Fixture::new(of_tier.handle(), |_| {}));
+    let task = of_task.spawn({
+        let fixture = Arc::clone(&fixture);
+        async move { fixture.tier.store(keys([1]), &[0]).await }
+    });
+    of_task.block_on(fixture.engine.wait_for_transfers(1));
+    drop(of_tier);
+    fixture.engine.complete_all();
+    assert!(of_task.block_on(task).unwrap().unwrap().is_success());
+}
+
+/// A task may block its worker thread in `drain` and `shutdown`, right after it submitted: the driver moves on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_thread_can_wait() {
+    let fixture =
+        Fixture::with_engine(MockEngine::immediate(&MockStore::default()), &Handle::current(), |_| {});
+    let task = tokio::spawn(async move {
+        fixture.tier.submit_store(JobId(1), keys([1]), &[0]).unwrap();
+        fixture.tier.drain(PATIENCE).unwrap();
+        fixture.tier.shutdown(PATIENCE).unwrap();
+    });
+    task.await.unwrap();
+}
+
+/// A cancel ends a drain that waits for the cancelled job alone, though nothing else happens.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_ends_a_drain() {
+    let fixture = Arc::new(Fixture::new(&Handle::current(), |options| {
+        options.retry.backoff_first = Duration::from_hours(1);
+        options.retry.backoff_max = Duration::from_hours(1);
+    }));
+    fixture.tier.submit_load(JobId(1), keys([1]), &[0]).unwrap();
+    fixture.engine.wait_for_transfers(1).await;
+    let id = fixture.engine.pending_transfers()[0].id;
+    fixture.engine.complete(id, TransferEnd::Fail(planted(ErrorKind::Timeout)));
+    while fixture.tier.stats().retries == 0 {
+        tokio::task::yield_now().await;
+    }
+    let drain = tokio::task::spawn_blocking({
+        let fixture = Arc::clone(&fixture);
+        move || fixture.tier.drain(PATIENCE)
+    });
+    assert!(fixture.tier.cancel(JobId(1)));
+    drain.await.unwrap().unwrap();
+}
+
+/// A mapper that breaks its contract for one block.
+#[derive(Debug)]
+struct PanicsAt(ShardedKeys, u8);
+
+impl KeyMapper for PanicsAt {
+    fn object_key(&self, key: &OffloadKey) -> ObjectKey {
+        assert_ne!(key.hash()[0], self.1, "planted");
+        self.0.object_key(key)
+    }
+    fn offload_key(&self, key: &ObjectKey) -> Option<OffloadKey> {
+        self.0.offload_key(key)
+    }
+}
+
+/// A panic in a mapper closes the tier; no block is lost and no slot kept: the job is reported as failed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_on_the_way_loses_no_block() {
+    let (engine, mapper) =
+        (MockEngine::immediate(&MockStore::default()), PanicsAt(ShardedKeys::new("kv").unwrap(), 1));
+    let memory = HostMemory::allocate(BLOCK_BYTES, SLOTS).unwrap();
+    let tier =
+        SecondaryTier::new(engine, mapper, Arc::clone(&memory), TierOptions::new(Handle::current())).unwrap();
+    tier.submit_store(JobId(1), keys(0..3), &[0, 1, 2]).unwrap();
+    block_in_place(|| tier.drain(PATIENCE)).unwrap();
+    let report = tier.take_finished().remove(0);
+    let is_closed =
+        |outcome: &Outcome| matches!(outcome, Outcome::Failed(error) if error.kind() == ErrorKind::Closed);
+    assert!(report.outcomes.iter().all(is_closed), "{report:?}");
+    assert_eq!(memory.leased_slots(), 0);
+    assert_eq!(tier.submit_store(JobId(2), keys([5]), &[0]), Err(SubmitError::Closed));
 }

@@ -2,7 +2,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::time::Instant;
 
-use super::{JobId, JobReport, Outcome, RetryPolicy, SubmitError};
+use super::{JobCounts, JobId, JobLimits, JobReport, Outcome, RetryPolicy, SubmitError};
 use crate::time::later;
 use crate::{Direction, Error, OffloadKey, Retry, TransferId};
 
@@ -13,17 +13,6 @@ pub enum JobName {
     Numbered(JobId),
     /// Awaited by a task; numbered by whoever runs the machine.
     Task(u64),
-}
-
-/// Bounds of a [`JobMachine`].
-#[derive(Clone, Copy, Debug)]
-pub struct JobLimits {
-    /// Most transfers out at a time.
-    pub in_flight_max: u32,
-    /// Most blocks waiting to be launched.
-    pub queued_max: u32,
-    /// Bytes of one block, for reports.
-    pub block_bytes: u64,
 }
 
 /// A block to be handed to the engine now.
@@ -57,17 +46,6 @@ pub enum Cancel {
     Cancelled,
     /// No such job, or it is finished already.
     NotRunning,
-}
-
-/// How much a [`JobMachine`] holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct JobCounts {
-    /// Jobs accepted and not finished.
-    pub running: usize,
-    /// Blocks waiting to be launched, those in backoff included.
-    pub queued: u32,
-    /// Blocks handed out and not settled.
-    pub in_flight: u32,
 }
 
 /// The state machine of jobs and their blocks: pure, with no clock, no I/O and no threads, so that the same
@@ -233,7 +211,7 @@ impl<L> JobMachine<L> {
 
     /// The next block to hand to the engine, or `None` if the window is full or nothing is due.
     pub fn launch(&mut self, now: Instant) -> Option<Launch<L>> {
-        if self.in_flight.len() >= self.limits.in_flight_max as usize {
+        if self.is_full() {
             return None;
         }
         let place = self.next_retry(now).or_else(|| self.next_fresh())?;
@@ -302,6 +280,7 @@ impl<L> JobMachine<L> {
         for seq in all {
             self.cancel_blocks(now, seq);
         }
+        self.backoff.clear();
     }
 
     /// The reports of jobs finished since the last call, in the order in which they finished. A
@@ -318,8 +297,12 @@ impl<L> JobMachine<L> {
         }
     }
 
-    /// When a retry becomes due, if nothing else happens before.
+    /// When [`launch`](Self::launch) has something to do, if nothing else happens before.
     pub fn next_wake(&self) -> Option<Instant> {
+        // With a full window, only a settled block lets a retry go, however long it is due.
+        if self.is_full() {
+            return None;
+        }
         self.backoff.peek().map(|Reverse(backoff)| backoff.at)
     }
 
@@ -353,6 +336,10 @@ impl<L> JobMachine<L> {
             self.queued <= self.limits.queued_max.saturating_add(self.limits.in_flight_max),
             "the queue overflows"
         );
+    }
+
+    fn is_full(&self) -> bool {
+        self.in_flight.len() >= self.limits.in_flight_max as usize
     }
 
     fn queue_of(&mut self, direction: Direction) -> &mut VecDeque<Seq> {

@@ -171,6 +171,21 @@ fn temporary_failures_are_retried_after_backoff() {
     assert_eq!(bench.holds(), 0);
 }
 
+/// A retry that is due wakes nobody while the window is full, nor once everything is cancelled: a driver would spin.
+#[test]
+fn a_retry_that_cannot_go_wakes_nobody() {
+    let mut bench = Bench::new(1);
+    bench.accept(1, Direction::Load, 2).unwrap();
+    let first = bench.machine.launch(bench.now).unwrap();
+    bench.settle(first, failure(ErrorKind::Timeout));
+    let second = bench.machine.launch(bench.now).unwrap();
+    assert_eq!(bench.machine.next_wake(), None, "the window is full");
+    bench.settle(second, failure(ErrorKind::Timeout));
+    assert!(bench.machine.next_wake().is_some());
+    bench.machine.cancel_all(bench.now);
+    assert_eq!(bench.machine.next_wake(), None, "nothing is left to retry");
+}
+
 /// A permanent failure is final, and so is a temporary one that lost its hold.
 #[test]
 fn permanent_failures_and_lost_holds_are_final() {

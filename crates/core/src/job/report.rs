@@ -22,7 +22,8 @@ pub enum Outcome {
     Skipped,
     /// The block was not moved. After a failed load its slot holds unspecified bytes.
     Failed(Error),
-    /// The block was cancelled before anything touched its slot.
+    /// The block was cancelled while it was queued. After a cancelled load its slot holds unspecified bytes:
+    /// an earlier try may have failed halfway.
     Cancelled,
 }
 

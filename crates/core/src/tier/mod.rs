@@ -1,4 +1,7 @@
+mod aftermath;
+mod closing;
 mod driver;
+mod launches;
 mod options;
 mod shared;
 mod task;
@@ -7,9 +10,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use closing::Leftover;
 pub use options::TierOptions;
 use shared::Shared;
-pub use shared::{Leftover, TierStats};
+pub use shared::TierStats;
 
 use crate::job::JobName;
 use crate::{
@@ -39,7 +43,8 @@ const DROP_GRACE: Duration = Duration::from_secs(30);
 /// - Dropping the tier never waits: what is queued is cancelled; what is in flight keeps its memory alive
 ///   until it ends. Only [`shutdown`](Self::shutdown) promises silence.
 ///
-/// All methods work from any thread, inside or outside a runtime.
+/// All methods work from any thread, inside or outside a runtime. Without its runtime the tier answers
+/// [`Closed`](SubmitError::Closed), and still reports what was in flight when it ends.
 pub struct SecondaryTier<E: TransferEngine, K: KeyMapper> {
     shared: Arc<Shared<E, K>>,
 }
@@ -147,8 +152,11 @@ impl<E: TransferEngine, K: KeyMapper> SecondaryTier<E, K> {
         self.shared.stats()
     }
 
-    /// Blocks until every job accepted so far has finished and nothing touches the memory, or until `timeout`. Reports
-    /// stay to be taken. Jobs that others submit meanwhile are waited for, too.
+    /// Blocks until every job accepted so far has finished and nothing touches the memory but quarantined slots, or until
+    /// `timeout`. Reports stay to be taken. Jobs that others submit meanwhile are waited for, too.
+    ///
+    /// # Panics
+    /// Inside a tokio `LocalSet`, which cannot be blocked.
     ///
     /// # Errors
     /// [`Leftover`] says what is still there at the deadline.
@@ -157,7 +165,13 @@ impl<E: TransferEngine, K: KeyMapper> SecondaryTier<E, K> {
     }
 
     /// Stops intake, cancels what is queued, and blocks until what is in flight has ended, or until `timeout`. After
-    /// `Ok` nothing touches the memory any more. Reports stay to be taken. May be called again, to wait longer.
+    /// `Ok` nothing touches the memory any more, but for quarantined slots
+    /// ([`TierStats::quarantined_slots`]). Reports stay to be taken. May be called again, to wait longer.
+    ///
+    /// An engine that can abandon what is in flight does so a little before `timeout`.
+    ///
+    /// # Panics
+    /// Inside a tokio `LocalSet`, which cannot be blocked.
     ///
     /// # Errors
     /// [`Leftover`] says what is still in flight at the deadline; its slots stay leased until it ends.

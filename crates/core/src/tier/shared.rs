@@ -1,33 +1,22 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::TierOptions;
+use super::aftermath::{Aftermath, Finished};
+use super::launches::Launches;
 use crate::completion::{Answer, Completion, CompletionQueue};
 use crate::job::{Cancel, JobMachine, JobName, Launch, Settled};
 use crate::lookup::{LookupCounts, LookupTable};
 use crate::time::later;
 use crate::{
     Direction, Error, HostMemory, JobReport, KeyMapper, Lease, OffloadKey, Outcome, Probe, SubmitError,
-    Transfer, TransferEngine,
+    Transfer, TransferEngine, TransferId,
 };
-
-/// What was still there when a deadline passed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{running_jobs} jobs are still running: {queued_blocks} blocks queued, {in_flight_blocks} in flight")]
-pub struct Leftover {
-    /// Jobs without a report.
-    pub running_jobs: usize,
-    /// Blocks not yet handed to the engine.
-    pub queued_blocks: u32,
-    /// Blocks in the engine's hands: their slots may still be touched.
-    pub in_flight_blocks: u32,
-}
 
 /// A snapshot of what a tier holds and what it has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,27 +50,23 @@ pub(super) struct Shared<E, K> {
     pub(super) completions: Arc<CompletionQueue>,
     pub(super) lookups: Mutex<LookupTable>,
     transfer_timeout: Option<Duration>,
-    jobs: Mutex<Jobs>,
+    pub(super) jobs: Mutex<Jobs>,
     /// Notified when jobs settle or the engine is closed, for the blocking doors.
-    settled: Condvar,
-    driver_alive: AtomicBool,
+    pub(super) settled: Condvar,
 }
 
-struct Jobs {
-    machine: JobMachine<Lease>,
+pub(super) struct Jobs {
+    pub(super) machine: JobMachine<Lease>,
     /// Reports for [`Shared::take_finished`].
     untaken: Vec<JobReport>,
     tasks: HashMap<u64, oneshot::Sender<JobReport>>,
     next_task: u64,
     closing: bool,
     /// Calls of the engine's `close` that have not returned.
-    closes_running: u32,
+    pub(super) closes_running: u32,
     retries: u64,
     unknown_completions: u64,
 }
-
-/// Reports on their way to the tasks that await them, sent when no lock is held.
-type Deliveries = Vec<(oneshot::Sender<JobReport>, JobReport)>;
 
 /// When the driver has to come back.
 pub(super) enum Turn {
@@ -119,12 +104,11 @@ impl<E: TransferEngine, K: KeyMapper> Shared<E, K> {
             transfer_timeout: options.transfer_timeout,
             jobs: Mutex::new(jobs),
             settled: Condvar::new(),
-            driver_alive: AtomicBool::new(true),
         })
     }
 
     /// The runtime's time, which tests can pause.
-    fn now(&self) -> Instant {
+    pub(super) fn now(&self) -> Instant {
         let _time = self.runtime.enter();
         tokio::time::Instant::now().into_std()
     }
@@ -145,7 +129,7 @@ impl<E: TransferEngine, K: KeyMapper> Shared<E, K> {
             .map(|slot| self.memory.lease(*slot, direction.access()))
             .collect::<Result<Vec<_>, _>>()?;
         let now = self.now();
-        let deliveries = {
+        let aftermath = {
             let mut jobs = self.jobs.lock();
             if jobs.closing {
                 return Err(SubmitError::Closed);
@@ -153,7 +137,7 @@ impl<E: TransferEngine, K: KeyMapper> Shared<E, K> {
             jobs.machine.accept(now, name, direction, keys, leases)?;
             self.publish(&mut jobs)
         };
-        deliver(deliveries);
+        aftermath.run();
         self.completions.wake();
         Ok(())
     }
@@ -185,17 +169,19 @@ impl<E: TransferEngine, K: KeyMapper> Shared<E, K> {
 
     pub(super) fn cancel(&self, name: JobName) -> bool {
         let now = self.now();
-        let (cancelled, deliveries) = {
+        let (cancelled, aftermath) = {
             let mut jobs = self.jobs.lock();
             let cancelled = jobs.machine.cancel(now, name) == Cancel::Cancelled;
             (cancelled, self.publish(&mut jobs))
         };
-        deliver(deliveries);
+        aftermath.run();
+        if cancelled {
+            self.settled.notify_all();
+        }
         cancelled
     }
 
     pub(super) fn take_finished(&self) -> Vec<JobReport> {
-        self.turn_if_undriven();
         let mut jobs = self.jobs.lock();
         let reports = std::mem::take(&mut jobs.untaken);
         for id in reports.iter().filter_map(|report| report.id) {
@@ -205,7 +191,6 @@ impl<E: TransferEngine, K: KeyMapper> Shared<E, K> {
     }
 
     pub(super) fn has_pending_work(&self) -> bool {
-        self.turn_if_undriven();
         let jobs = self.jobs.lock();
         jobs.machine.counts().running > 0 || !jobs.untaken.is_empty()
     }
@@ -237,62 +222,55 @@ impl<E: TransferEngine, K: KeyMapper> Shared<E, K> {
         let now = self.now();
         self.take_answers(posted.answers);
 
-        let mut launches = Vec::new();
-        let (deliveries, turn) = {
+        let mut launches = VecDeque::new();
+        let (mut aftermath, unknown, turn) = {
             let mut jobs = self.jobs.lock();
-            jobs.settle(now, posted.transfers);
+            let unknown = jobs.settle(now, posted.transfers);
             if !jobs.closing {
                 launches.extend(std::iter::from_fn(|| jobs.machine.launch(now)));
             }
-            let deliveries = self.publish(&mut jobs);
+            let aftermath = self.publish(&mut jobs);
             let wake = jobs.machine.next_wake();
-            (deliveries, if jobs.is_closed() { Turn::Closed } else { Turn::Again(wake) })
+            (aftermath, unknown, if jobs.is_closed() { Turn::Closed } else { Turn::Again(wake) })
         };
+        // First of all, and with a guard: what follows runs code of others, which may panic.
+        self.launch(now, Launches { rest: launches, completions: &self.completions });
         self.settled.notify_all();
-        deliver(deliveries);
-        self.launch(now, launches);
+        aftermath.unknown = unknown;
+        aftermath.run();
         self.send_probes();
         turn
     }
 
-    /// Without a driver (its runtime is gone) the polling doors settle what is left themselves.
-    fn turn_if_undriven(&self) {
-        if !self.driver_alive.load(Ordering::Acquire) {
-            self.turn();
-        }
-    }
-
-    /// The driver has ended or was dropped with its runtime: nothing new can be moved.
-    pub(super) fn driver_is_gone(&self) {
-        self.stop_intake();
-        self.driver_alive.store(false, Ordering::Release);
-        self.turn();
+    pub(super) fn is_closed(&self) -> bool {
+        self.jobs.lock().is_closed()
     }
 
     fn take_answers(&self, answers: Vec<Answer>) {
         if answers.is_empty() {
             return;
         }
+        for error in answers.iter().filter_map(|answer| answer.result.as_ref().err()) {
+            tracing::debug!(target: "kvtier::lookup", %error, "a lookup failed and answers miss");
+        }
         let mut lookups = self.lookups.lock();
         for Answer { id, result } in answers {
-            if let Err(error) = &result {
-                tracing::debug!(target: "kvtier::lookup", %error, "a lookup failed and answers miss");
-            }
             lookups.answer(id, &result);
         }
     }
 
-    fn launch(&self, now: Instant, launches: Vec<Launch<Lease>>) {
-        if launches.is_empty() {
+    fn launch(&self, now: Instant, mut launches: Launches<'_>) {
+        if launches.rest.is_empty() {
             return;
         }
         let deadline = self.transfer_timeout.map(|timeout| later(now, timeout));
-        let transfer = |launch: Launch<Lease>| {
+        let mut batch = Vec::with_capacity(launches.rest.len());
+        while let Some(launch) = launches.rest.front() {
             let key = self.mapper.object_key(&launch.key);
-            Transfer::new(launch.id, launch.direction, key, launch.lease, &self.completions)
-                .with_deadline(deadline)
-        };
-        self.engine.submit(launches.into_iter().map(transfer).collect());
+            let Some(Launch { id, direction, lease, .. }) = launches.rest.pop_front() else { break };
+            batch.push(Transfer::new(id, direction, key, lease, &self.completions).with_deadline(deadline));
+        }
+        self.engine.submit(batch);
     }
 
     fn send_probes(&self) {
@@ -308,116 +286,67 @@ impl<E: TransferEngine, K: KeyMapper> Shared<E, K> {
     }
 
     /// Makes finished jobs visible: first to lookups, so that whoever sees a report also sees what follows from it.
-    fn publish(&self, jobs: &mut Jobs) -> Deliveries {
+    fn publish(&self, jobs: &mut Jobs) -> Aftermath {
         let finished = jobs.machine.take_finished();
+        let mut aftermath = Aftermath::default();
         if finished.is_empty() {
-            return Vec::new();
+            return aftermath;
         }
-        let mut deliveries = Vec::new();
         let mut lookups = self.lookups.lock();
         for (name, report) in finished {
             learn(&mut lookups, &report);
-            tracing::debug!(
-                target: "kvtier::job", ?name, direction = %report.direction, blocks = report.keys.len(),
-                bytes = report.bytes, duration = ?report.duration, success = report.is_success(), "job finished"
-            );
+            aftermath.finished.push(Finished {
+                name,
+                direction: report.direction,
+                blocks: report.keys.len(),
+                bytes: report.bytes,
+                duration: report.duration,
+                success: report.is_success(),
+            });
             match name {
                 JobName::Numbered(_) => jobs.untaken.push(report),
                 // A task that stopped waiting has no sender any more.
                 JobName::Task(task) => {
-                    deliveries.extend(jobs.tasks.remove(&task).map(|sender| (sender, report)));
+                    aftermath.deliveries.extend(jobs.tasks.remove(&task).map(|sender| (sender, report)));
                 }
             }
         }
-        deliveries
+        aftermath
     }
 
-    fn stop_intake(&self) {
+    /// Refuses jobs, cancels what is queued, and answers every lookup from now on.
+    pub(super) fn stop_intake(&self) {
         let now = self.now();
-        let deliveries = {
+        let aftermath = {
             let mut jobs = self.jobs.lock();
             jobs.closing = true;
             jobs.machine.cancel_all(now);
             self.publish(&mut jobs)
         };
         self.lookups.lock().close();
-        deliver(deliveries);
+        self.settled.notify_all();
+        aftermath.run();
         self.completions.wake();
-    }
-
-    pub(super) fn drain(&self, timeout: Duration) -> Result<(), Leftover> {
-        self.wait_until(timeout, |jobs| jobs.machine.counts().running == 0)
-    }
-
-    pub(super) fn wait_closed(&self, timeout: Duration) -> Result<(), Leftover> {
-        self.wait_until(timeout, Jobs::is_closed)
-    }
-
-    fn wait_until(&self, timeout: Duration, done: impl Fn(&Jobs) -> bool) -> Result<(), Leftover> {
-        let deadline = later(self.now(), timeout);
-        self.turn_if_undriven();
-        let mut jobs = self.jobs.lock();
-        while !done(&jobs) {
-            if self.settled.wait_until(&mut jobs, deadline).timed_out() {
-                // Without a driver nobody notifies: look once more at what was posted.
-                MutexGuard::unlocked(&mut jobs, || self.turn_if_undriven());
-                return if done(&jobs) { Ok(()) } else { Err(jobs.leftover()) };
-            }
-        }
-        Ok(())
-    }
-}
-
-impl<E: TransferEngine, K: KeyMapper> Shared<E, K> {
-    /// Stops intake, cancels what is queued, and has the engine closed in the background.
-    pub(super) fn begin_close(self: &Arc<Self>, timeout: Duration) {
-        self.stop_intake();
-        self.jobs.lock().closes_running += 1;
-        let deadline = later(self.now(), timeout);
-        let guard = CloseGuard(Arc::clone(self));
-        self.runtime.spawn(async move {
-            guard.0.engine.close(deadline).await;
-            drop(guard);
-        });
-    }
-}
-
-/// Counts a call of the engine's `close` as returned, also when its runtime is gone.
-struct CloseGuard<E: TransferEngine, K: KeyMapper>(Arc<Shared<E, K>>);
-
-impl<E: TransferEngine, K: KeyMapper> Drop for CloseGuard<E, K> {
-    fn drop(&mut self) {
-        self.0.jobs.lock().closes_running -= 1;
-        self.0.settled.notify_all();
-        self.0.completions.wake();
     }
 }
 
 impl Jobs {
-    fn settle(&mut self, now: Instant, completions: Vec<Completion>) {
+    /// Settles what was completed; returns what was not in flight.
+    fn settle(&mut self, now: Instant, completions: Vec<Completion>) -> Vec<TransferId> {
+        let mut unknown = Vec::new();
         for Completion { id, lease, result } in completions {
             match self.machine.settle(now, id, lease, result) {
                 Settled::Final => {}
                 Settled::Retrying => self.retries += 1,
-                Settled::Unknown => {
-                    self.unknown_completions += 1;
-                    tracing::error!(target: "kvtier::job", ?id, "the engine completed a transfer that is not in flight");
-                }
+                Settled::Unknown => unknown.push(id),
             }
         }
+        self.unknown_completions += unknown.len() as u64;
+        unknown
     }
 
-    fn is_closed(&self) -> bool {
+    pub(super) fn is_closed(&self) -> bool {
         self.closing && self.closes_running == 0 && self.machine.counts().in_flight == 0
-    }
-
-    fn leftover(&self) -> Leftover {
-        let counts = self.machine.counts();
-        Leftover {
-            running_jobs: counts.running,
-            queued_blocks: counts.queued,
-            in_flight_blocks: counts.in_flight,
-        }
     }
 }
 
@@ -429,12 +358,5 @@ fn learn(lookups: &mut LookupTable, report: &JobReport) {
             (Direction::Load, Outcome::Failed(_)) => lookups.load_failed(key),
             _ => {}
         }
-    }
-}
-
-fn deliver(deliveries: Deliveries) {
-    for (sender, report) in deliveries {
-        // The task may have stopped waiting: then nobody wants the report.
-        let _unwanted = sender.send(report);
     }
 }

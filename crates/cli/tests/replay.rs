@@ -195,6 +195,33 @@ fn ctrl_c_ends_with_the_report_so_far() {
     assert!(count(&report, "requests") < 100);
 }
 
+/// Ctrl-C is heard while standard input is silent, and while nothing is due for years.
+#[cfg(unix)]
+#[test]
+fn ctrl_c_is_heard_while_nothing_comes() {
+    let far =
+        r#"{"timestamp": 18446744073709551615, "input_length": 1, "output_length": 1, "hash_ids": [0]}"#;
+    let near = far.replace("18446744073709551615", "0");
+    for lines in [String::new(), format!("{near}\n{far}\n")] {
+        let mut child = replay(&["-", "--speed", "0.001", "--json", "--store", "memory://"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(lines.as_bytes()).unwrap();
+        let mut notice = String::new();
+        BufReader::new(child.stderr.take().unwrap()).read_line(&mut notice).unwrap();
+        let killed = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+        assert!(killed.success());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert_eq!(json(&output)["interrupted"], true);
+        drop(input);
+    }
+}
+
 /// The report for people has every figure, and says that the workload is made up.
 #[test]
 fn the_report_is_readable() {

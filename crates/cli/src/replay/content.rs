@@ -8,7 +8,7 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// Blocks of different workloads have different keys, even where their ids are the same.
+    /// Workloads of different names have different keys, even where their ids are the same.
     pub(super) fn new(workload: &str) -> Self {
         let mut hasher = Sha256::new();
         hasher.update(b"kvtier replay\0");

@@ -48,6 +48,11 @@ impl Primary {
         self.pinned.insert(id, slot);
     }
 
+    /// Drops a pinned block with its slot, which can never be used again.
+    pub(super) fn forget(&mut self, id: u64) {
+        self.pinned.remove(&id);
+    }
+
     pub(super) fn unpin(&mut self, id: u64) {
         if let Some(slot) = self.pinned.remove(&id) {
             self.idle.put(id, slot);
@@ -93,5 +98,8 @@ mod tests {
         assert!(!primary.holds(21));
         primary.give_back(slot);
         assert_eq!(primary.take_slot(), Some(slot));
+        primary.forget(20);
+        assert!(!primary.holds(20));
+        assert_eq!(primary.take_slot(), None, "a forgotten slot does not come back");
     }
 }

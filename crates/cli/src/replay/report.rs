@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use indicatif::HumanBytes;
-use kvtier::{Error, ErrorKind};
+use kvtier::{Error, Outcome};
 use serde::{Serialize, Serializer};
 
 /// What was replayed, and onto what.
@@ -71,12 +71,25 @@ impl Default for Jobs {
     }
 }
 
+impl Moved {
+    /// Counts what became of one block; says whether it was moved.
+    pub(super) fn count(&mut self, outcome: &Outcome) -> bool {
+        match outcome {
+            Outcome::Done => self.blocks += 1,
+            Outcome::Skipped => {}
+            Outcome::Failed(error) => self.jobs.failed(error),
+            Outcome::Cancelled => self.jobs.cancelled(),
+        }
+        outcome.is_success()
+    }
+}
+
 impl Jobs {
     pub(crate) fn failed(&mut self, error: &Error) {
         *self.failures.entry(error.kind().as_str()).or_default() += 1;
     }
 
-    pub(crate) fn cancelled(&mut self) {
+    fn cancelled(&mut self) {
         *self.failures.entry("cancelled").or_default() += 1;
     }
 }
@@ -98,6 +111,10 @@ impl Latency {
         if let Err(error) = self.0.record(us) {
             unreachable!("the histogram grows as needed: {error}");
         }
+    }
+
+    fn summary(&self) -> LatencySummary {
+        LatencySummary { jobs: self.0.len(), p50: self.ms(50.0), p99: self.ms(99.0), max: self.ms(100.0) }
     }
 
     fn ms(&self, percentile: f64) -> f64 {
@@ -134,11 +151,6 @@ impl Report {
         self.corrupt_refused_blocks + self.corrupt_served_blocks
     }
 
-    pub(super) fn load_failed(&mut self, error: &Error) {
-        self.loaded.jobs.failed(error);
-        self.corrupt_refused_blocks += u64::from(error.kind() == ErrorKind::Corrupt);
-    }
-
     fn per_second(&self, bytes: u64) -> u64 {
         let rate = u128::from(bytes) * 1_000_000 / self.elapsed.as_micros().max(1);
         u64::try_from(rate).unwrap_or(u64::MAX)
@@ -150,20 +162,16 @@ fn seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S
 }
 
 fn latencies<S: Serializer>(latency: &Latency, serializer: S) -> Result<S::Ok, S::Error> {
-    #[derive(Serialize)]
-    struct Summary {
-        jobs: u64,
-        p50: f64,
-        p99: f64,
-        max: f64,
-    }
-    let summary = Summary {
-        jobs: latency.0.len(),
-        p50: latency.ms(50.0),
-        p99: latency.ms(99.0),
-        max: latency.ms(100.0),
-    };
-    summary.serialize(serializer)
+    latency.summary().serialize(serializer)
+}
+
+/// Latencies as reports show them, in milliseconds.
+#[derive(Serialize)]
+struct LatencySummary {
+    jobs: u64,
+    p50: f64,
+    p99: f64,
+    max: f64,
 }
 
 /// `part` of `whole` in percent; 0 of 0 is 0.
@@ -209,8 +217,7 @@ impl fmt::Display for Report {
         writeln!(f, "latency in ms         {:>8} {:>10} {:>10} {:>10}", "jobs", "p50", "p99", "max")?;
         let kinds = [("load", &self.loaded.jobs), ("store", &self.stored.jobs), ("lookup", &self.lookup)];
         for (name, jobs) in kinds {
-            let (count, [p50, p99, max]) =
-                (jobs.latency.0.len(), [50.0, 99.0, 100.0].map(|p| jobs.latency.ms(p)));
+            let LatencySummary { jobs: count, p50, p99, max } = jobs.latency.summary();
             writeln!(f, "  {name:<20}{count:>8} {p50:>10.3} {p99:>10.3} {max:>10.3}")?;
         }
         writeln!(f, "waited for slots      {:.2} s", self.stalled.as_secs_f64())?;

@@ -143,8 +143,7 @@ impl Runner {
                     continue;
                 }
                 failed.insert(*id);
-                // The slot of a lost block is quarantined: nobody can use it again.
-                if !matches!(outcome, Outcome::Failed(error) if error.kind() == ErrorKind::Lost) {
+                if !is_lost(outcome) {
                     self.primary.give_back(slot);
                 }
             }
@@ -154,18 +153,11 @@ impl Runner {
 
     /// Whether a block was loaded with the right bytes; counts what happened to it.
     fn is_loaded(&mut self, key: &OffloadKey, slot: u32, outcome: &Outcome) -> Result<bool, LeaseError> {
-        match outcome {
-            Outcome::Done | Outcome::Skipped => {}
-            Outcome::Failed(error) => {
-                self.report.load_failed(error);
-                return Ok(false);
-            }
-            Outcome::Cancelled => {
-                self.report.loaded.jobs.cancelled();
-                return Ok(false);
-            }
+        if !self.report.loaded.count(outcome) {
+            let refused = matches!(outcome, Outcome::Failed(error) if error.kind() == ErrorKind::Corrupt);
+            self.report.corrupt_refused_blocks += u64::from(refused);
+            return Ok(false);
         }
-        self.report.loaded.blocks += 1;
         self.lease(slot, Access::Read)?.copy_out(0, &mut self.found);
         content::fill(key, &mut self.expected);
         let right = self.found == self.expected;
@@ -221,19 +213,16 @@ impl Runner {
         &mut self,
         (ids, result): (Vec<u64>, Result<JobReport, SubmitError>),
     ) -> Result<(), SubmitError> {
-        for id in ids {
-            self.primary.unpin(id);
-        }
         let job = result?;
         let stored = &mut self.report.stored;
         stored.jobs.latency.record(job.duration);
         stored.bytes += job.bytes;
-        for outcome in &job.outcomes {
-            match outcome {
-                Outcome::Done => stored.blocks += 1,
-                Outcome::Skipped => {}
-                Outcome::Failed(error) => stored.jobs.failed(error),
-                Outcome::Cancelled => stored.jobs.cancelled(),
+        for (id, outcome) in ids.into_iter().zip(&job.outcomes) {
+            stored.count(outcome);
+            if is_lost(outcome) {
+                self.primary.forget(id);
+            } else {
+                self.primary.unpin(id);
             }
         }
         Ok(())
@@ -259,4 +248,9 @@ impl Runner {
     fn lease(&self, slot: u32, access: Access) -> Result<Lease, LeaseError> {
         self.tier.memory().lease(slot, access)
     }
+}
+
+/// Whether the slot of a block is quarantined, so that nobody can use it again.
+fn is_lost(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Failed(error) if error.kind() == ErrorKind::Lost)
 }

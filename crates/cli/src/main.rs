@@ -6,7 +6,7 @@ mod replay;
 
 use std::{
     error::Error,
-    io::{self, Write},
+    io::{self, IsTerminal, Write},
     process::ExitCode,
 };
 
@@ -49,7 +49,13 @@ fn init_logging(cli: &Cli) {
     } else {
         EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level))
     };
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(io::stderr().is_terminal())
+        // It would say with `eprintln!` that it cannot write to standard error, and panic.
+        .log_internal_errors(false)
+        .with_writer(io::stderr)
+        .init();
 }
 
 fn with_causes(error: &dyn Error) -> String {

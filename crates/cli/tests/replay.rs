@@ -222,6 +222,17 @@ fn ctrl_c_is_heard_while_nothing_comes() {
     }
 }
 
+/// A standard error that cannot be written changes neither the report nor the exit code.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_standard_error_changes_nothing() {
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let args = ["-vv", "--requests", "5", "--json", "--store", "memory://"];
+    let output = replay(&args).stderr(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(json(&output)["requests"], 5);
+}
+
 /// The report for people has every figure, and says that the workload is made up.
 #[test]
 fn the_report_is_readable() {

@@ -167,14 +167,33 @@ impl FromStr for ConfigKey {
         let known = |key: &Self| key.as_str() == name || key.aliases().contains(&name);
         Self::ALL.into_iter().find(known).ok_or_else(|| {
             let nearest = Self::nearest(name);
-            Error::new(ErrorKind::Config, format!("unknown option `{name}`; did you mean `{nearest}`?"))
+            // Somebody may have forgotten the key of a secret, and an encoded one often has a `=` in it.
+            let shown = if looks_like_a_name(name) { format!(" `{name}`") } else { String::new() };
+            Error::new(ErrorKind::Config, format!("unknown option{shown}; did you mean `{nearest}`?"))
         })
     }
+}
+
+/// Lower-case words, as options are called, or one of them in another case. Encoded secrets hold digits and capitals.
+fn looks_like_a_name(text: &str) -> bool {
+    const NAME_BYTES_MAX: usize = 40;
+    let is_lower = text.len() <= NAME_BYTES_MAX
+        && text.bytes().all(|byte| byte.is_ascii_lowercase() || b"_-".contains(&byte));
+    is_lower || ConfigKey::ALL.iter().any(|key| key.as_str().eq_ignore_ascii_case(text))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What may be a secret without its key is not shown.
+    #[test]
+    fn a_forgotten_key_shows_no_secret() {
+        for secret in ["FwoGZXIvYXdzSECRETTOKEN", "AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG"] {
+            let error = secret.parse::<ConfigKey>().unwrap_err();
+            assert!(!error.to_string().contains(secret), "{error}");
+        }
+    }
 
     /// Each key is found by its name and by each alias, and `ALL` has no key twice.
     #[test]

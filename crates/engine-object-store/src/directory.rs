@@ -33,7 +33,10 @@ pub(crate) fn check(root: &Path) -> Result<(), Error> {
     // Ends in `#` and digits: the store takes such a file for an unfinished one and never lists it.
     let name = format!("kvtier-probe#{}{:04}", process::id(), TURN.fetch_add(1, Ordering::Relaxed));
     let file = root.join(name);
-    fs::write(&file, b"kvtier").and_then(|()| fs::remove_file(&file)).map_err(|error| unusable(root, &error))
+    let written = fs::write(&file, b"kvtier");
+    // A full disk leaves an empty file: it goes, too.
+    let removed = fs::remove_file(&file);
+    written.and(removed).map_err(|error| unusable(root, &error))
 }
 
 fn unusable(dir: &Path, error: &io::Error) -> Error {

@@ -1,3 +1,5 @@
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -24,12 +26,22 @@ pub(crate) fn client(ca_bundle: Option<&Path>, scheme: Scheme) -> Result<ClientC
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
+/// Largest bundle that is read. That of a Linux distribution has a quarter of a megabyte.
+const BUNDLE_BYTES_MAX: u64 = 16 << 20;
+
 fn bundle(path: &Path) -> Result<RootCertStore, Error> {
     let bad = |why: &dyn ToString| {
         config_error(format!("`{}` {}: {}", ConfigKey::CaBundle, path.display(), why.to_string()))
     };
+    // Read within a bound: the path may be a device or a pipe that never ends.
+    let mut pem = Vec::new();
+    let file = File::open(path).map_err(|error| bad(&error))?;
+    file.take(BUNDLE_BYTES_MAX + 1).read_to_end(&mut pem).map_err(|error| bad(&error))?;
+    if pem.len() as u64 > BUNDLE_BYTES_MAX {
+        return Err(bad(&"is too large for a bundle of certificates"));
+    }
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(path).map_err(|error| bad(&error))? {
+    for certificate in CertificateDer::pem_slice_iter(&pem) {
         roots.add(certificate.map_err(|error| bad(&error))?).map_err(|error| bad(&error))?;
     }
     if roots.is_empty() {
@@ -68,5 +80,9 @@ mod tests {
             assert_eq!(error.kind(), kvtier_core::ErrorKind::Config);
             assert!(error.message().contains("`ca_bundle`") && error.message().contains("ca.pem"), "{error}");
         }
+        #[cfg(unix)]
+        assert!(
+            client(Some(Path::new("/dev/zero")), Scheme::Https).unwrap_err().message().contains("too large")
+        );
     }
 }

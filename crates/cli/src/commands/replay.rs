@@ -50,7 +50,8 @@ Examples:
 A second run over the same store finds every block there. Blocks are told apart by the trace's file name (or the
 seed) and by their size, so others are left alone.
 
-Exit codes: 0 all is well, 1 a block was corrupt, 2 wrong usage, bad input, or a store that does not answer.";
+Exit codes: 0 no block was corrupt, 1 one was, 2 wrong usage, bad input, or a store that does not answer at the start.
+Blocks that fail on the way are counted and computed, like those that the store does not have.";
 
 /// Serve a trace through a small memory and a real store, and check every block.
 ///
@@ -71,7 +72,7 @@ pub(crate) struct ReplayArgs {
     block_bytes: NonZeroUsize,
 
     /// Size of the memory, in blocks.
-    #[arg(long, value_name = "N", default_value = "1024")]
+    #[arg(long, value_name = "N", default_value = "1024", value_parser = memory_blocks)]
     memory_blocks: NonZeroU32,
 
     /// How fast requests come: `max`, or a multiple of the trace's own time.
@@ -81,6 +82,14 @@ pub(crate) struct ReplayArgs {
     /// Print the report as JSON.
     #[arg(long)]
     json: bool,
+}
+
+/// Most blocks of the memory; each takes some bytes besides its own.
+const MEMORY_BLOCKS_MAX: u32 = 1 << 24;
+
+fn memory_blocks(text: &str) -> Result<NonZeroU32, String> {
+    let blocks = text.parse().ok().filter(|blocks: &NonZeroU32| blocks.get() <= MEMORY_BLOCKS_MAX);
+    blocks.ok_or_else(|| format!("a number from 1 to {MEMORY_BLOCKS_MAX} is expected"))
 }
 
 /// How fast requests come.
@@ -198,7 +207,7 @@ async fn replay(
     quiet: bool,
 ) -> Result<Report, Box<dyn Error>> {
     let notice = format!("{}, onto {}", setup.workload, setup.store);
-    let mut runner = Runner::new(tier, args.memory_blocks, Report::new(setup));
+    let mut runner = Runner::new(tier, args.memory_blocks, Report::new(setup))?;
     let bar = progress_bar(quiet);
     let mut requests = read_ahead(source);
     let start = Instant::now();

@@ -86,7 +86,11 @@ impl Moved {
 
 impl Jobs {
     pub(crate) fn failed(&mut self, error: &Error) {
-        *self.failures.entry(error.kind().as_str()).or_default() += 1;
+        let failures = self.failures.entry(error.kind().as_str()).or_default();
+        if *failures == 0 {
+            tracing::warn!("first block that failed as {error}");
+        }
+        *failures += 1;
     }
 
     fn cancelled(&mut self) {

@@ -1,4 +1,4 @@
-use std::collections::HashSet;
+use std::collections::{HashSet, TryReserveError};
 use std::error::Error as StdError;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -36,19 +36,21 @@ pub(crate) struct Runner {
 }
 
 impl Runner {
-    pub(crate) fn new(tier: Arc<Tier>, slots: NonZeroU32, report: Report) -> Self {
+    /// # Errors
+    /// If there is no memory for two more blocks, to compare with.
+    pub(crate) fn new(tier: Arc<Tier>, slots: NonZeroU32, report: Report) -> Result<Self, TryReserveError> {
         let block_bytes = tier.memory().block_bytes();
         // A trace is the same wherever it lies: its folder must not change its keys.
         let workload = report.setup.workload.rsplit(['/', '\\']).next().unwrap_or_default();
-        Self {
+        Ok(Self {
             content: Content::new(workload),
             primary: Primary::new(slots),
             stores: JoinSet::new(),
             report,
-            expected: vec![0; block_bytes],
-            found: vec![0; block_bytes],
+            expected: zeros(block_bytes)?,
+            found: zeros(block_bytes)?,
             tier,
-        }
+        })
     }
 
     /// Serves one request: the longest prefix from memory and the store, the rest computed and stored in
@@ -248,6 +250,13 @@ impl Runner {
     fn lease(&self, slot: u32, access: Access) -> Result<Lease, LeaseError> {
         self.tier.memory().lease(slot, access)
     }
+}
+
+fn zeros(bytes: usize) -> Result<Vec<u8>, TryReserveError> {
+    let mut zeros = Vec::new();
+    zeros.try_reserve_exact(bytes)?;
+    zeros.resize(bytes, 0);
+    Ok(zeros)
 }
 
 /// Whether the slot of a block is quarantined, so that nobody can use it again.

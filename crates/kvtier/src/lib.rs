@@ -1,13 +1,13 @@
 //! A secondary tier for LLM KV-cache blocks: moves them between host memory and an S3-compatible object store, without
-//! blocking the scheduler, without touching a block after it said it was finished, and without handing back
-//! bytes that are not the bytes that were stored.
+//! blocking the scheduler, without touching a block after it said it was finished, and without handing back a block of
+//! the wrong length. A changed byte is not noticed yet.
 //!
 //! ```
 //! use std::time::Duration;
 //! use kvtier::{Access, EngineKind, HostMemory, OffloadKey, SecondaryTier, ShardedKeys, TierOptions, TierRuntime};
 //!
 //! let runtime = TierRuntime::new()?;
-//! let store = kvtier::open(EngineKind::ObjectStore, "memory://", &serde_json::Map::new(), runtime.handle())?;
+//! let store = kvtier::open(EngineKind::ObjectStore, "memory://", &kvtier::serde_json::Map::new(), runtime.handle())?;
 //! let memory = HostMemory::allocate(64 << 10, 16)?; // 16 slots of 64 KiB
 //! let options = TierOptions::new(runtime.handle().clone());
 //! let tier = SecondaryTier::new(store.engine, ShardedKeys::new(&store.prefix)?, memory.clone(), options)?;
@@ -37,6 +37,8 @@ mod runtime;
 pub use kvtier_core::*;
 pub use open::{EngineKind, OpenStore, open};
 pub use runtime::TierRuntime;
+/// The type of a store's configuration is from here.
+pub use serde_json;
 
 /// The mock engine.
 #[cfg(feature = "mock")]

@@ -216,7 +216,12 @@ impl fmt::Display for Report {
         )?;
         for (name, moved) in [("loaded", &self.loaded), ("stored", &self.stored)] {
             let rate = HumanBytes(self.per_second(moved.bytes));
-            writeln!(f, "{name:<22}{} blocks, {}, {rate}/s", moved.blocks, HumanBytes(moved.bytes))?;
+            writeln!(
+                f,
+                "{name:<22}{} blocks, {} ({rate}/s over the whole run)",
+                moved.blocks,
+                HumanBytes(moved.bytes)
+            )?;
         }
         writeln!(f, "latency in ms         {:>8} {:>10} {:>10} {:>10}", "jobs", "p50", "p99", "max")?;
         let kinds = [("load", &self.loaded.jobs), ("store", &self.stored.jobs), ("lookup", &self.lookup)];

@@ -233,6 +233,17 @@ fn a_full_standard_error_changes_nothing() {
     assert_eq!(json(&output)["requests"], 5);
 }
 
+/// Without `--store` the blocks go below the current directory, whatever it is called.
+#[test]
+fn the_default_store_is_below_the_current_directory() {
+    let folder = tempfile::tempdir().unwrap();
+    let odd = folder.path().join("a%20b #c?");
+    fs::create_dir(&odd).unwrap();
+    let output = replay(&["--requests", "5"]).current_dir(&odd).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(!files(&odd.join("kvtier-replay-store")).is_empty());
+}
+
 /// The report for people has every figure, and says that the workload is made up.
 #[test]
 fn the_report_is_readable() {

@@ -19,7 +19,6 @@ use tokio::{
     runtime::Handle,
     signal,
     sync::mpsc,
-    task::block_in_place,
     time::{Instant, sleep_until, timeout},
 };
 
@@ -34,7 +33,7 @@ const INTERRUPTED_TIMEOUT: Duration = Duration::from_secs(5);
 const PAUSE_MAX: Duration = Duration::from_hours(24 * 365);
 /// Requests that are read ahead.
 const READ_AHEAD_REQUESTS: usize = 64;
-/// Length of the generated workload: about 1 GiB of blocks of the default size.
+/// Length of the generated workload: about 830 MiB of blocks of the default size.
 const GENERATED_REQUESTS: u64 = 600;
 /// Where blocks go without `--store`.
 const DEFAULT_FOLDER: &str = "kvtier-replay-store";
@@ -131,7 +130,7 @@ pub(crate) fn run(args: &ReplayArgs, quiet: bool) -> CommandResult {
         let report = replay(args, source, Arc::clone(&tier), setup, quiet).await;
         let interrupted = report.as_ref().is_ok_and(|report| report.interrupted);
         let patience = if interrupted { INTERRUPTED_TIMEOUT } else { FINISH_TIMEOUT };
-        let closed = block_in_place(|| tier.shutdown(patience));
+        let closed = tier.shutdown(patience);
         if let Err(left) = closed {
             // The report stands: what is left moves no block that it counts.
             tracing::warn!("the tier did not close in time: {left}");

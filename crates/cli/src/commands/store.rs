@@ -6,6 +6,7 @@ use clap::Args;
 use kvtier::{EngineKind, TransferEngine};
 use serde_json::{Map, Value};
 use tokio::runtime::Handle;
+use url::Url;
 
 /// A store, its configuration, and the engine that reaches it.
 #[derive(Args, Debug)]
@@ -42,7 +43,7 @@ impl StoreArgs {
     pub(crate) fn open(&self, default: &Path, runtime: &Handle) -> Result<OpenedStore, Box<dyn Error>> {
         let url = match &self.store {
             Some(url) => url.clone(),
-            None => format!("file://{}", std::path::absolute(default)?.display()),
+            None => directory_url(default)?,
         };
         let store = kvtier::open(self.engine, &url, &self.config()?, runtime)?;
         Ok(OpenedStore { engine: store.engine, prefix: store.prefix, url })
@@ -72,4 +73,12 @@ impl StoreArgs {
         }
         Ok(config)
     }
+}
+
+/// The URL of a directory, with everything escaped that means something in a URL.
+fn directory_url(path: &Path) -> Result<String, Box<dyn Error>> {
+    let path = std::path::absolute(path)?;
+    let url =
+        Url::from_file_path(&path).map_err(|()| format!("no URL for the directory {}", path.display()))?;
+    Ok(url.into())
 }

@@ -106,7 +106,7 @@ impl Fixture {
     /// # Panics
     /// If that takes longer than [`PATIENCE`].
     pub fn reports(&self) -> Vec<JobReport> {
-        expect(tokio::task::block_in_place(|| self.tier.drain(PATIENCE)));
+        expect(self.tier.drain(PATIENCE));
         self.tier.take_finished()
     }
 

@@ -12,7 +12,6 @@ use kvtier_core::{
 use kvtier_tests::{BLOCK_BYTES, PATIENCE, SLOTS, keys, planted};
 use mockall::mock;
 use tokio::runtime::Handle;
-use tokio::task::block_in_place;
 
 mock! {
     #[derive(Debug)]
@@ -80,7 +79,7 @@ async fn batches_keep_order_window_and_deadline() {
     });
     let slots: Vec<_> = (0..10).collect();
     tier.submit_store(JobId(1), keys(0..10), &slots).unwrap();
-    block_in_place(|| tier.drain(PATIENCE)).unwrap();
+    tier.drain(PATIENCE).unwrap();
     let seen = seen.lock().unwrap();
     let mapper = ShardedKeys::new("kv").unwrap();
     let expected: Vec<_> =
@@ -95,6 +94,6 @@ async fn the_engine_is_closed() {
     let mut engine = engine(1);
     engine.expect_close().times(1..=2).return_const(());
     let tier = tier(engine, |_| {});
-    block_in_place(|| tier.shutdown(PATIENCE)).unwrap();
+    tier.shutdown(PATIENCE).unwrap();
     drop(tier);
 }

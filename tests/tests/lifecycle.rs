@@ -11,7 +11,6 @@ use kvtier_core::{
 use kvtier_engine_mock::{MockEngine, MockStore, TransferEnd};
 use kvtier_tests::{BLOCK_BYTES, Fixture, PATIENCE, SLOTS, WINDOW, key, keys, planted};
 use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::task::block_in_place;
 
 /// Too short for anything that a test holds back, and over at once.
 const NO_TIME: Duration = Duration::from_millis(20);
@@ -36,13 +35,13 @@ fn cancelled(outcomes: &[Outcome]) -> usize {
 #[tokio::test(flavor = "multi_thread")]
 async fn drain_says_what_is_left() {
     let fixture = busy().await;
-    let left = block_in_place(|| fixture.tier.drain(NO_TIME)).unwrap_err();
+    let left = fixture.tier.drain(NO_TIME).unwrap_err();
     let expected = Leftover { running_jobs: 1, queued_blocks: 2, in_flight_blocks: 4, engine_closing: false };
     assert_eq!(left, expected);
     assert_eq!(left.to_string(), "1 jobs are still running: 2 blocks queued, 4 in flight");
     let reports = fixture.run().await;
     assert!(reports[0].is_success());
-    block_in_place(|| fixture.tier.drain(NO_TIME)).unwrap();
+    fixture.tier.drain(NO_TIME).unwrap();
 }
 
 /// A shutdown cancels what is queued and waits for what is in flight; the reports are still there after it.
@@ -70,7 +69,7 @@ async fn shutdown_waits_for_what_is_in_flight() {
 #[tokio::test(flavor = "multi_thread")]
 async fn shutdown_ends_at_the_deadline_if_the_engine_can() {
     let fixture = busy().await;
-    block_in_place(|| fixture.tier.shutdown(Duration::from_millis(500))).unwrap();
+    fixture.tier.shutdown(Duration::from_millis(500)).unwrap();
     assert_eq!(fixture.memory.leased_slots(), 0);
 }
 
@@ -84,13 +83,13 @@ async fn shutdown_is_idempotent_and_says_what_is_left() {
     let fixture = Fixture::with_engine(engine, &Handle::current(), |_| {});
     fill(&fixture).await;
     for _ in 0..2 {
-        let left = block_in_place(|| fixture.tier.shutdown(NO_TIME)).unwrap_err();
+        let left = fixture.tier.shutdown(NO_TIME).unwrap_err();
         assert_eq!((left.running_jobs, left.queued_blocks, left.in_flight_blocks), (1, 0, 4));
         assert_eq!(fixture.memory.leased_slots(), 4, "what is in flight keeps its slot");
     }
     fixture.engine.complete_all();
     for _ in 0..2 {
-        block_in_place(|| fixture.tier.shutdown(PATIENCE)).unwrap();
+        fixture.tier.shutdown(PATIENCE).unwrap();
     }
     assert_eq!(fixture.tier.take_finished().len(), 1);
 }
@@ -266,7 +265,7 @@ async fn a_panic_on_the_way_loses_no_block() {
     let tier =
         SecondaryTier::new(engine, mapper, Arc::clone(&memory), TierOptions::new(Handle::current())).unwrap();
     tier.submit_store(JobId(1), keys(0..3), &[0, 1, 2]).unwrap();
-    block_in_place(|| tier.drain(PATIENCE)).unwrap();
+    tier.drain(PATIENCE).unwrap();
     let report = tier.take_finished().remove(0);
     let is_closed =
         |outcome: &Outcome| matches!(outcome, Outcome::Failed(error) if error.kind() == ErrorKind::Closed);

@@ -46,7 +46,7 @@ async fn a_live_job_number_is_refused() {
     assert_eq!(fixture.memory.leased_slots(), 1, "the refused job gave its slot back");
     fixture.engine.wait_for_transfers(1).await;
     fixture.engine.complete_all();
-    tokio::task::block_in_place(|| fixture.tier.drain(PATIENCE)).unwrap();
+    fixture.tier.drain(PATIENCE).unwrap();
     assert_eq!(fixture.tier.submit_load(JobId(1), keys([2]), &[1]), duplicate, "finished, but not reported");
     assert_eq!(fixture.tier.take_finished().len(), 1);
     fixture.tier.submit_load(JobId(1), keys([2]), &[1]).unwrap();
@@ -130,7 +130,7 @@ async fn a_full_queue_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_closed_tier_refuses_everything() {
     let fixture = fixture();
-    tokio::task::block_in_place(|| fixture.tier.shutdown(PATIENCE)).unwrap();
+    fixture.tier.shutdown(PATIENCE).unwrap();
     for direction in [Direction::Store, Direction::Load] {
         assert_refused(&fixture, direction, &[1], &[0], &SubmitError::Closed).await;
         assert_refused(&fixture, direction, &[], &[], &SubmitError::Closed).await;

@@ -2,6 +2,7 @@ use std::error::Error as StdError;
 use std::io;
 
 use kvtier_core::{Error, ErrorKind};
+use kvtier_store::{error_code, judge_code};
 use object_store::client::{HttpError, HttpErrorKind};
 
 use crate::credentials::CREDENTIALS;
@@ -47,36 +48,12 @@ impl Refusal {
             }
             let rest = text.strip_prefix("Server returned non-2xx status code: ")?;
             let status = rest.get(..3)?.parse().ok()?;
-            Some(Self { status, code: code(rest) })
+            Some(Self { status, code: error_code(rest).to_owned() })
         })
     }
 
     fn judge(&self) -> (ErrorKind, &'static str) {
-        match self.code.as_str() {
-            "NoSuchKey" => (ErrorKind::NotFound, ""),
-            "NoSuchBucket" | "InvalidBucketName" => (ErrorKind::Config, "look at bucket"),
-            "InvalidAccessKeyId" => (ErrorKind::Denied, "look at access_key"),
-            "SignatureDoesNotMatch" => (ErrorKind::Denied, "look at secret_key"),
-            // S3 answers these with 400.
-            "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired" => {
-                (ErrorKind::Denied, "look at session_token")
-            }
-            "RequestTimeTooSkewed" => (ErrorKind::Denied, "look at this machine's clock"),
-            "AuthorizationHeaderMalformed" | "IllegalLocationConstraintException" => {
-                (ErrorKind::Config, "look at region")
-            }
-            "SlowDown"
-            | "Throttling"
-            | "ThrottlingException"
-            | "TooManyRequests"
-            | "RequestLimitExceeded" => (ErrorKind::Throttled, ""),
-            "RequestTimeout" => (ErrorKind::Timeout, ""),
-            // The body was spoilt on its way, or somebody else writes the object: another try may succeed.
-            "BadDigest" | "XAmzContentSHA256Mismatch" | "IncompleteBody" | "OperationAborted" => {
-                (ErrorKind::Unavailable, "")
-            }
-            code => self.judge_status(code.is_empty()),
-        }
+        judge_code(&self.code).unwrap_or_else(|| self.judge_status(self.code.is_empty()))
     }
 
     fn judge_status(&self, is_bare: bool) -> (ErrorKind, &'static str) {
@@ -100,16 +77,6 @@ impl Refusal {
         let answer = parts.collect::<Vec<_>>().join(" ");
         (kind, if look.is_empty() { answer } else { format!("{answer}; {look}") })
     }
-}
-
-/// S3's error code from the XML of a refusal, if it looks like one.
-fn code(body: &str) -> String {
-    let code = body
-        .split_once("<Code>")
-        .and_then(|(_, rest)| rest.split_once("</Code>"))
-        .map_or("", |(code, _)| code);
-    let is_code = code.len() <= 64 && code.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    if is_code { code.to_owned() } else { String::new() }
 }
 
 fn judge(error: &object_store::Error) -> (ErrorKind, String) {

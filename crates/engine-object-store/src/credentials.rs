@@ -2,15 +2,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use kvtier_core::Error;
+use kvtier_store::{Environment, StoreConfig};
 use object_store::CredentialProvider;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, AwsCredential, AwsCredentialProvider};
 use secrecy::ExposeSecret;
-
-use crate::StoreConfig;
-use crate::config::config_error;
-
-/// Reads one environment variable.
-pub(crate) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// The variables of the default chain. Only who we are comes from the environment, never where the data goes:
 /// `AWS_ENDPOINT_URL` and the like are not read.
@@ -38,31 +33,22 @@ pub(crate) fn apply(
     environment: Environment<'_>,
     mut builder: AmazonS3Builder,
 ) -> Result<AmazonS3Builder, Error> {
-    match (&config.access_key, &config.secret_key) {
-        (Some(access_key), Some(secret_key)) => {
-            builder = builder
-                .with_access_key_id(access_key.expose_secret())
-                .with_secret_access_key(secret_key.expose_secret());
-            if let Some(token) = &config.session_token {
-                builder = builder.with_token(token.expose_secret());
-            }
-            Ok(builder)
+    if let Some(given) = config.credentials()? {
+        builder = builder
+            .with_access_key_id(given.access_key.expose_secret())
+            .with_secret_access_key(given.secret_key.expose_secret());
+        if let Some(token) = given.session_token {
+            builder = builder.with_token(token.expose_secret());
         }
-        (Some(_), None) => Err(config_error("`access_key` is given without `secret_key`")),
-        (None, Some(_)) => Err(config_error("`secret_key` is given without `access_key`")),
-        (None, None) if config.session_token.is_some() => {
-            Err(config_error("`session_token` is given without `access_key` and `secret_key`"))
-        }
-        (None, None) => {
-            for name in CHAIN {
-                let key: Option<AmazonS3ConfigKey> = name.to_ascii_lowercase().parse().ok();
-                if let (Some(key), Some(value)) = (key, environment(name)) {
-                    builder = builder.with_config(key, value);
-                }
-            }
-            Ok(builder)
+        return Ok(builder);
+    }
+    for name in CHAIN {
+        let key: Option<AmazonS3ConfigKey> = name.to_ascii_lowercase().parse().ok();
+        if let (Some(key), Some(value)) = (key, environment(name)) {
+            builder = builder.with_config(key, value);
         }
     }
+    Ok(builder)
 }
 
 /// The store name in errors of [`Chain`], by which they are told from errors of the store.

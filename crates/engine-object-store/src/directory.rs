@@ -7,9 +7,8 @@ use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use kvtier_core::Error;
+use kvtier_store::config_error;
 use object_store::local::LocalFileSystem;
-
-use crate::config::config_error;
 
 /// Makes the directory if it is missing, and opens it as a store. Also returns its canonical path.
 ///

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use kvtier_core::{
     Capabilities, Direction, Error, ErrorKind, ObjectKey, Presence, Probe, Transfer, TransferEngine,
 };
+use kvtier_store::{ConfigUser, StoreConfig, StoreKind, StoreUrl, config_error};
 use object_store::memory::InMemory;
 use object_store::{GetOptions, ObjectStore, ObjectStoreExt};
 use parking_lot::Mutex;
@@ -20,9 +21,10 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use crate::block::{self, Shared};
 use crate::buffers::Buffers;
 use crate::classify::{Refusal, classify};
-use crate::config::config_error;
+
+use crate::directory;
 use crate::names::Names;
-use crate::{ConfigKey, StoreConfig, StoreKind, StoreUrl, directory};
+use crate::s3::s3_client;
 
 /// A [`TransferEngine`] on the object_store crate: S3 and what speaks its language, a local directory, the
 /// memory of this process, or any [`ObjectStore`] of yours.
@@ -67,13 +69,7 @@ impl ObjectStoreEngine {
     pub fn open(url: &StoreUrl, config: &StoreConfig, handle: Handle) -> Result<Self, Error> {
         match url.kind() {
             StoreKind::S3 { bucket } => {
-                if config.bucket.as_ref().is_some_and(|other| other != bucket) {
-                    return Err(config_error("`bucket` is not the bucket of the store's URL"));
-                }
-                let mut config = config.clone().with(ConfigKey::Bucket, bucket)?;
-                if !url.prefix().is_empty() && !config.is_given(ConfigKey::ProbeKey) {
-                    config.probe_key = format!("{}/{}", url.prefix(), config.probe_key);
-                }
+                let config = config.for_url(bucket, url.prefix())?;
                 Self::s3(&config, handle)
             }
             StoreKind::Directory(dir) => Self::local(dir, config, handle),
@@ -86,7 +82,8 @@ impl ObjectStoreEngine {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn s3(config: &StoreConfig, handle: Handle) -> Result<Self, Error> {
-        let store = Arc::new(config.s3_client()?);
+        config.refuse_others(ConfigUser::ObjectStoreS3, "this engine")?;
+        let store = Arc::new(s3_client(config)?);
         Self::new(store, "object-store/s3", true, Names::Keys, config, handle)
     }
 
@@ -99,7 +96,7 @@ impl ObjectStoreEngine {
     /// # Errors
     /// As [`open`](Self::open), and if the directory cannot be made or written.
     pub fn local(dir: &Path, config: &StoreConfig, handle: Handle) -> Result<Self, Error> {
-        config.refuse_s3_options("a directory")?;
+        config.refuse_others(ConfigUser::ObjectStoreOther, "a directory")?;
         let (store, root) = directory::open(dir)?;
         let names = Names::Files { store: store.clone(), root: root.clone() };
         let mut engine = Self::new(Arc::new(store), "object-store/file", false, names, config, handle)?;
@@ -114,7 +111,7 @@ impl ObjectStoreEngine {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn memory(config: &StoreConfig, handle: Handle) -> Result<Self, Error> {
-        config.refuse_s3_options("a store in memory")?;
+        config.refuse_others(ConfigUser::ObjectStoreOther, "a store in memory")?;
         Self::new(Arc::new(InMemory::new()), "object-store/memory", true, Names::Keys, config, handle)
     }
 
@@ -130,7 +127,7 @@ impl ObjectStoreEngine {
         config: &StoreConfig,
         handle: Handle,
     ) -> Result<Self, Error> {
-        config.refuse_s3_options(name)?;
+        config.refuse_others(ConfigUser::ObjectStoreOther, name)?;
         Self::new(store, name, false, Names::Keys, config, handle)
     }
 
@@ -147,9 +144,7 @@ impl ObjectStoreEngine {
                 "the engine needs a multi-thread runtime: one that its caller cannot block",
             ));
         }
-        let probe_key = ObjectKey::new(config.probe_key.as_str());
-        let probe_key =
-            probe_key.map_err(|error| config_error(format!("`probe_key`: {}", error.message())))?;
+        let probe_key = config.probe_object()?;
         let mut capabilities = Capabilities::new(name);
         capabilities.transfers_in_flight_max = config.concurrency;
         capabilities.probes_in_flight_max = config.lookup_concurrency;

@@ -8,6 +8,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector as TcpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kvtier_core::Error;
+use kvtier_store::{Scheme, StoreConfig};
 use object_store::client::{
     ClientConfigKey, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody,
     HttpResponse, HttpResponseBody, HttpService,
@@ -15,8 +16,6 @@ use object_store::client::{
 use object_store::{ClientOptions, HeaderValue};
 use rustls::ClientConfig;
 
-use crate::StoreConfig;
-use crate::config::Scheme;
 use crate::resolver::SpreadingResolver;
 use crate::tls;
 

@@ -27,20 +27,15 @@
 mod block;
 mod buffers;
 mod classify;
-mod config;
-mod config_key;
 mod credentials;
 mod directory;
-mod endpoint;
 mod engine;
 mod http;
 mod names;
 mod resolver;
 mod s3;
-mod store_url;
 mod tls;
 
-pub use config::StoreConfig;
-pub use config_key::ConfigKey;
 pub use engine::ObjectStoreEngine;
-pub use store_url::{StoreKind, StoreUrl};
+pub use kvtier_store::{ConfigKey, StoreConfig, StoreKind, StoreUrl};
+pub use s3::s3_client;

@@ -23,10 +23,10 @@ fn given_keys_win_over_the_environment() {
         "AWS_SECRET_ACCESS_KEY" => Some("key".to_owned()),
         _ => None,
     };
-    let chained = config(&["bucket=kv"]).s3_client_in(&environment).unwrap();
+    let chained = s3_client_in(&config(&["bucket=kv"]), &environment).unwrap();
     assert_eq!(key_id(&chained).unwrap(), "from-environment");
     let given =
-        config(&["bucket=kv", "access_key=given", "secret_key=key"]).s3_client_in(&environment).unwrap();
+        s3_client_in(&config(&["bucket=kv", "access_key=given", "secret_key=key"]), &environment).unwrap();
     assert_eq!(key_id(&given).unwrap(), "given");
 }
 
@@ -39,11 +39,11 @@ fn the_environment_does_not_redirect_data() {
         "AWS_DEFAULT_REGION" => Some("eu-2".to_owned()),
         _ => name.starts_with("AWS_").then(|| "http://elsewhere".to_owned()),
     };
-    let store = config(&["bucket=kv"]).s3_client_in(&environment).unwrap();
+    let store = s3_client_in(&config(&["bucket=kv"]), &environment).unwrap();
     let shown = format!("{store:?}");
     assert!(shown.contains("https://kv.s3.eu-1.amazonaws.com"), "{shown}");
     assert!(!shown.contains("elsewhere"), "{shown}");
-    let store = config(&["bucket=kv", "region=us-2"]).s3_client_in(&environment).unwrap();
+    let store = s3_client_in(&config(&["bucket=kv", "region=us-2"]), &environment).unwrap();
     assert!(format!("{store:?}").contains("https://kv.s3.us-2.amazonaws.com"));
 }
 
@@ -56,13 +56,13 @@ fn keys_given_in_part_are_refused() {
         (&["bucket=kv", "session_token=planted"], "access_key"),
         (&[], "bucket"),
     ] {
-        let error = config(pairs).s3_client_in(&|_| None).unwrap_err();
+        let error = s3_client_in(&config(pairs), &|_| None).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config);
         assert!(error.message().contains(missing), "{error}");
         assert!(!format!("{error:?}").contains("planted"));
     }
     let half = |name: &str| (name == "AWS_ACCESS_KEY_ID").then(|| "planted".to_owned());
-    let error = config(&["bucket=kv"]).s3_client_in(&half).unwrap_err();
+    let error = s3_client_in(&config(&["bucket=kv"]), &half).unwrap_err();
     assert!(error.kind() == ErrorKind::Config && !format!("{error:?}").contains("planted"), "{error:?}");
 }
 
@@ -73,7 +73,7 @@ fn a_chain_without_credentials_says_so() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let environment =
         |name: &str| (name == "AWS_METADATA_ENDPOINT").then(|| format!("http://127.0.0.1:{port}"));
-    let store = config(&["bucket=kv", "endpoint=127.0.0.1:1"]).s3_client_in(&environment).unwrap();
+    let store = s3_client_in(&config(&["bucket=kv", "endpoint=127.0.0.1:1"]), &environment).unwrap();
     let error = runtime().block_on(store.head(&"a".into())).unwrap_err();
     let error = crate::classify::classify("HEAD a", &error);
     assert!(error.message().contains("no credentials"), "{error}");

@@ -4,12 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kvtier_core::Error;
+use kvtier_store::{ConfigKey, Scheme, config_error};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
-
-use crate::ConfigKey;
-use crate::config::{Scheme, config_error};
 
 /// TLS with ring, that trusts the bundle's certificates, or the system's if there is no bundle.
 ///

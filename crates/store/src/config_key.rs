@@ -51,11 +51,46 @@ pub enum ConfigKey {
     /// `probe_key`: name of the object that [`probe`](kvtier_core::TransferEngine::probe) asks for and that should
     /// not exist. Default `kvtier-probe`, after the URL's prefix if it has one. For credentials bound to a prefix.
     ProbeKey,
+    /// `num_threads` (NIXL): threads that run transfers, from 1 to 25, the connections that its client opens at most.
+    /// Default 16.
+    NumThreads,
+    /// `lookup_threads` (NIXL): threads that run lookups, from 1 to 25. Default 8.
+    LookupThreads,
+    /// `req_checksum` (NIXL): `supported` sends a CRC64 in a trailer, which needs aws-chunked uploads; `required` sends a
+    /// plain body with its SHA-256 signed, which every server understands. Default `required` with
+    /// `endpoint_override`, else what NIXL does by itself (`supported`).
+    ReqChecksum,
+    /// `resp_checksum` (NIXL): `supported` verifies a checksum that the server sends, `required` does not ask for
+    /// one. Default: what NIXL does by itself (`supported`).
+    RespChecksum,
+    /// `zero_copy` (NIXL): `true` hands the slots themselves to NIXL instead of staging buffers. Saves a copy; then
+    /// nothing in flight can be given up, and objects that are too long are not noticed. Default `false`.
+    ZeroCopy,
+    /// `staging_bytes` (NIXL): most bytes of staging buffers, which bounds the blocks in flight besides
+    /// `concurrency`. Default 256 MiB.
+    StagingBytes,
+    /// `nixl_library` (NIXL): path of `libnixl_capi.so`, or of its folder. Default: the environment variable
+    /// `KVTIER_NIXL_LIBRARY`, then an installed Python package `nixl-cu12` or `nixl-cu13`, then the loader's own search.
+    NixlLibrary,
+    /// `backend_params` (NIXL): more parameters for NIXL's OBJ backend, as a JSON object of texts. Not checked, but for
+    /// those that are known to break the engine's promises, which are refused.
+    BackendParams,
+}
+
+/// Who reads a [`StoreConfig`](crate::StoreConfig).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConfigUser {
+    /// The object_store engine on S3.
+    ObjectStoreS3,
+    /// The object_store engine on a directory, memory, or somebody's own store.
+    ObjectStoreOther,
+    /// The NIXL engine.
+    Nixl,
 }
 
 impl ConfigKey {
     /// Every key, in the order of the documentation.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 24] = [
         Self::Bucket,
         Self::EndpointOverride,
         Self::AccessKey,
@@ -72,6 +107,14 @@ impl ConfigKey {
         Self::LookupConcurrency,
         Self::Lookup403IsAbsent,
         Self::ProbeKey,
+        Self::NumThreads,
+        Self::LookupThreads,
+        Self::ReqChecksum,
+        Self::RespChecksum,
+        Self::ZeroCopy,
+        Self::StagingBytes,
+        Self::NixlLibrary,
+        Self::BackendParams,
     ];
 
     /// The key's name.
@@ -93,6 +136,14 @@ impl ConfigKey {
             Self::LookupConcurrency => "lookup_concurrency",
             Self::Lookup403IsAbsent => "lookup_403_is_absent",
             Self::ProbeKey => "probe_key",
+            Self::NumThreads => "num_threads",
+            Self::LookupThreads => "lookup_threads",
+            Self::ReqChecksum => "req_checksum",
+            Self::RespChecksum => "resp_checksum",
+            Self::ZeroCopy => "zero_copy",
+            Self::StagingBytes => "staging_bytes",
+            Self::NixlLibrary => "nixl_library",
+            Self::BackendParams => "backend_params",
         }
     }
 
@@ -113,12 +164,19 @@ impl ConfigKey {
             Self::Region => "the name of a region",
             Self::Scheme => "http or https",
             Self::CaBundle => "the path of a PEM file",
-            Self::UseVirtualAddressing | Self::UnsignedPayload | Self::Lookup403IsAbsent => "true or false",
+            Self::UseVirtualAddressing | Self::UnsignedPayload | Self::Lookup403IsAbsent | Self::ZeroCopy => {
+                "true or false"
+            }
             Self::RequestTimeout | Self::ConnectTimeout => {
                 "a duration above zero and up to one day: 30s, 500ms or a number of seconds"
             }
             Self::Concurrency | Self::LookupConcurrency => "a whole number from 1 to 4096",
             Self::ProbeKey => "the name of an object",
+            Self::NumThreads | Self::LookupThreads => "a whole number from 1 to 25",
+            Self::ReqChecksum | Self::RespChecksum => "supported or required",
+            Self::StagingBytes => "a whole number of bytes from 1024 to 2^40",
+            Self::NixlLibrary => "the path of libnixl_capi.so",
+            Self::BackendParams => "a JSON object of texts",
         }
     }
 
@@ -127,16 +185,33 @@ impl ConfigKey {
         matches!(self, Self::AccessKey | Self::SecretKey | Self::SessionToken)
     }
 
-    /// Whether the key means something only where there is an S3 server.
-    pub(crate) const fn is_s3_only(self) -> bool {
-        !matches!(
-            self,
+    /// Whether the key means something to `user`.
+    pub const fn is_for(self, user: ConfigUser) -> bool {
+        match self {
             Self::RequestTimeout
-                | Self::Concurrency
-                | Self::LookupConcurrency
-                | Self::Lookup403IsAbsent
-                | Self::ProbeKey
-        )
+            | Self::Concurrency
+            | Self::LookupConcurrency
+            | Self::Lookup403IsAbsent
+            | Self::ProbeKey => true,
+            Self::Bucket
+            | Self::EndpointOverride
+            | Self::AccessKey
+            | Self::SecretKey
+            | Self::SessionToken
+            | Self::Region
+            | Self::Scheme
+            | Self::CaBundle
+            | Self::UseVirtualAddressing => !matches!(user, ConfigUser::ObjectStoreOther),
+            Self::UnsignedPayload | Self::ConnectTimeout => matches!(user, ConfigUser::ObjectStoreS3),
+            Self::NumThreads
+            | Self::LookupThreads
+            | Self::ReqChecksum
+            | Self::RespChecksum
+            | Self::ZeroCopy
+            | Self::StagingBytes
+            | Self::NixlLibrary
+            | Self::BackendParams => matches!(user, ConfigUser::Nixl),
+        }
     }
 
     fn nearest(name: &str) -> Self {

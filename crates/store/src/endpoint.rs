@@ -6,19 +6,22 @@ use crate::{ConfigKey, StoreConfig};
 
 /// Where requests go, worked out from the options.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Endpoint {
+pub struct Endpoint {
     /// `scheme://host[:port]`, with the bucket in front of the host for virtual addressing.
-    pub(crate) url: String,
-    pub(crate) scheme: Scheme,
+    pub url: String,
+    /// Plain text or TLS.
+    pub scheme: Scheme,
     /// Whether the bucket is part of the host's name.
-    pub(crate) is_virtual: bool,
+    pub is_virtual: bool,
 }
 
 impl Endpoint {
+    /// The endpoint of these options.
+    ///
     /// # Errors
     /// `Config` for an endpoint that is no host, options that contradict each other, or a bucket that cannot be a part
     /// of the host's name.
-    pub(crate) fn resolve(config: &StoreConfig, bucket: &str, region: &str) -> Result<Self, Error> {
+    pub fn resolve(config: &StoreConfig, bucket: &str, region: &str) -> Result<Self, Error> {
         let (scheme, authority, virtual_default) = if let Some(endpoint) = &config.endpoint_override {
             let (given, authority) = split_endpoint(endpoint)?;
             (overridden_scheme(config.scheme, given)?, authority, false)

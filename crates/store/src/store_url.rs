@@ -30,7 +30,7 @@ pub enum StoreKind {
 /// - Credentials never belong into a URL; nor do query and fragment.
 ///
 /// ```
-/// use kvtier_engine_object_store::{StoreKind, StoreUrl};
+/// use kvtier_store::{StoreKind, StoreUrl};
 ///
 /// let url: StoreUrl = "s3://kv/llama/a".parse()?;
 /// assert_eq!(url.kind(), &StoreKind::S3 { bucket: "kv".to_owned() });

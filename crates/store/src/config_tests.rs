@@ -32,17 +32,25 @@ fn sample(key: ConfigKey) -> &'static str {
         ConfigKey::Region => "eu-1",
         ConfigKey::Scheme => "https",
         ConfigKey::CaBundle => "/ca.pem",
-        ConfigKey::UseVirtualAddressing | ConfigKey::UnsignedPayload | ConfigKey::Lookup403IsAbsent => "true",
+        ConfigKey::UseVirtualAddressing
+        | ConfigKey::UnsignedPayload
+        | ConfigKey::Lookup403IsAbsent
+        | ConfigKey::ZeroCopy => "true",
         ConfigKey::RequestTimeout | ConfigKey::ConnectTimeout => "1500ms",
         ConfigKey::Concurrency | ConfigKey::LookupConcurrency => "7",
         ConfigKey::ProbeKey => "a/probe",
+        ConfigKey::NumThreads | ConfigKey::LookupThreads => "3",
+        ConfigKey::ReqChecksum | ConfigKey::RespChecksum => "required",
+        ConfigKey::StagingBytes => "1048576",
+        ConfigKey::NixlLibrary => "/nixl/libnixl_capi.so",
+        ConfigKey::BackendParams => r#"{"vendor":"x"}"#,
     }
 }
 
 /// Each key changes the configuration, and JSON, pairs and code give the same one.
 #[test]
 fn each_key_has_one_meaning_from_everywhere() {
-    let default = format!("{:?}", StoreConfig { given: Vec::new(), ..StoreConfig::default() });
+    let default = format!("{:?}", Settings::default());
     for key in ConfigKey::ALL {
         let value = sample(key);
         let code = StoreConfig::default().with(key, value).unwrap();
@@ -51,11 +59,7 @@ fn each_key_has_one_meaning_from_everywhere() {
         assert_eq!(format!("{code:?}"), format!("{pairs:?}"), "{key}");
         assert_eq!(format!("{code:?}"), format!("{json:?}"), "{key}");
         assert!(code.is_given(key));
-        assert_ne!(
-            format!("{:?}", StoreConfig { given: Vec::new(), ..code }),
-            default,
-            "{key} changes nothing"
-        );
+        assert_ne!(format!("{:?}", code.settings), default, "{key} changes nothing");
     }
 }
 
@@ -86,6 +90,11 @@ fn bad_values_say_what_is_expected() {
         (ConfigKey::ConnectTimeout, "soon"),
         (ConfigKey::Concurrency, "0"),
         (ConfigKey::LookupConcurrency, "5000"),
+        (ConfigKey::NumThreads, "0"),
+        (ConfigKey::LookupThreads, "26"),
+        (ConfigKey::ReqChecksum, "always"),
+        (ConfigKey::StagingBytes, "64MiB"),
+        (ConfigKey::BackendParams, r#"{"a": 1}"#),
     ] {
         let error = StoreConfig::default().with(key, value).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config);
@@ -123,12 +132,26 @@ fn secrets_are_never_shown() {
     assert!(shown.contains("secret_key"), "{shown}");
 }
 
-/// Options of S3 are refused where they mean nothing; the engine's own options are not.
+/// An option that means nothing to its reader is refused by name, and every option means something to somebody.
 #[test]
-fn s3_options_are_refused_elsewhere() {
+fn options_of_others_are_refused() {
+    let users = [ConfigUser::ObjectStoreS3, ConfigUser::ObjectStoreOther, ConfigUser::Nixl];
     for key in ConfigKey::ALL {
         let config = StoreConfig::default().with(key, sample(key)).unwrap();
-        let refused = config.refuse_s3_options("a directory");
-        assert_eq!(refused.is_err(), key.is_s3_only(), "{key}");
+        for user in users {
+            let refused = config.refuse_others(user, "a store");
+            assert_eq!(refused.is_ok(), key.is_for(user), "{key} {user:?}");
+            assert!(refused.err().is_none_or(|error| error.message().contains(key.as_str())));
+        }
+        assert!(users.iter().any(|user| key.is_for(*user)), "{key}");
     }
+}
+
+/// Parameters of the backend are an object, in JSON and in text.
+#[test]
+fn backend_params_are_an_object() {
+    let config = from_json(&json!({ "backend_params": { "vendor": "x" } })).unwrap();
+    assert_eq!(config.backend_params, BTreeMap::from([("vendor".to_owned(), "x".to_owned())]));
+    let text = StoreConfig::from_pairs([r#"backend_params={"vendor":"x"}"#]).unwrap();
+    assert_eq!(text.backend_params, config.backend_params);
 }

@@ -146,6 +146,13 @@ impl Transfer {
         self.lease().base()
     }
 
+    /// The address of the first byte and the length in bytes of the whole memory that the slot is part of, for
+    /// an engine that registers memory once. Gives nobody access.
+    pub fn memory_range(&self) -> (usize, usize) {
+        let (base, bytes) = self.lease().memory_range();
+        (base.addr().get(), bytes)
+    }
+
     /// Ends the transfer: the last access to the slot has happened. Never blocks, callable from
     /// any thread.
     ///

@@ -29,6 +29,7 @@
 //!
 //! # Features
 //! - `object-store` (default): the reference engine, on the `object_store` crate.
+//! - `nixl`: the production engine, on NIXL's OBJ plugin. Its build needs libclang and a C++ compiler.
 //! - `mock`: the deterministic engine for tests and simulation.
 
 mod open;
@@ -43,6 +44,9 @@ pub use serde_json;
 /// The mock engine.
 #[cfg(feature = "mock")]
 pub use kvtier_engine_mock as mock;
+/// The production engine.
+#[cfg(feature = "nixl")]
+pub use kvtier_engine_nixl as nixl;
 /// The reference engine.
 #[cfg(feature = "object-store")]
 pub use kvtier_engine_object_store as object_store;

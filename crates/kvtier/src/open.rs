@@ -12,6 +12,9 @@ pub enum EngineKind {
     /// The reference engine, on the `object_store` crate: S3, a local directory, memory.
     #[cfg(feature = "object-store")]
     ObjectStore,
+    /// The production engine: S3 through NIXL's OBJ plugin.
+    #[cfg(feature = "nixl")]
+    Nixl,
     /// The mock engine, which performs everything at once, in memory. For tests.
     #[cfg(feature = "mock")]
     Mock,
@@ -22,6 +25,8 @@ impl EngineKind {
     pub const ALL: &[Self] = &[
         #[cfg(feature = "object-store")]
         Self::ObjectStore,
+        #[cfg(feature = "nixl")]
+        Self::Nixl,
         #[cfg(feature = "mock")]
         Self::Mock,
     ];
@@ -31,6 +36,8 @@ impl EngineKind {
         match self {
             #[cfg(feature = "object-store")]
             Self::ObjectStore => "object-store",
+            #[cfg(feature = "nixl")]
+            Self::Nixl => "nixl",
             #[cfg(feature = "mock")]
             Self::Mock => "mock",
         }
@@ -86,6 +93,13 @@ pub fn open(
             use kvtier_engine_object_store::{ObjectStoreEngine, StoreConfig, StoreUrl};
             let url: StoreUrl = url.parse()?;
             let engine = ObjectStoreEngine::open(&url, &StoreConfig::from_json(config)?, runtime.clone())?;
+            Ok(OpenStore { engine: Box::new(engine), prefix: url.prefix().to_owned() })
+        }
+        #[cfg(feature = "nixl")]
+        EngineKind::Nixl => {
+            use kvtier_engine_nixl::{NixlEngine, StoreConfig, StoreUrl};
+            let url: StoreUrl = url.parse()?;
+            let engine = NixlEngine::open(&url, &StoreConfig::from_json(config)?)?;
             Ok(OpenStore { engine: Box::new(engine), prefix: url.prefix().to_owned() })
         }
         #[cfg(feature = "mock")]

@@ -21,7 +21,10 @@ pub fn judge_code(code: &str) -> Option<(ErrorKind, &'static str)> {
     let judged = match code {
         "NoSuchKey" => (ErrorKind::NotFound, ""),
         "NoSuchBucket" | "InvalidBucketName" => (ErrorKind::Config, "look at bucket"),
-        "InvalidAccessKeyId" => (ErrorKind::Denied, "look at access_key"),
+        "AccessDenied" | "AllAccessDisabled" => {
+            (ErrorKind::Denied, "look at access_key, secret_key and their rights on the bucket")
+        }
+        "InvalidAccessKeyId" | "NotSignedUp" => (ErrorKind::Denied, "look at access_key"),
         "SignatureDoesNotMatch" => (ErrorKind::Denied, "look at secret_key"),
         // S3 answers these with 400.
         "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired" => {

@@ -1,5 +1,6 @@
 //! Project tasks. `cargo xtask test` is what the README names and what CI runs.
 
+mod nixl;
 mod run;
 mod tidy;
 
@@ -19,6 +20,9 @@ struct Args {
 enum Task {
     /// Run every test: unit, integration and documentation tests, and the main job on a generated workload.
     Test,
+    /// Provide what the NIXL engine needs and print it as shell variables, for `eval "$(cargo xtask nixl)"`. Fetches the
+    /// pinned library, and libclang if there is none, from PyPI into `target/nixl`, once; installs nothing.
+    Nixl,
     /// Check what the compiler does not: lengths of files and functions.
     Tidy,
     /// What must hold before a change lands, besides the tests: format, lints with each feature alone, documentation,
@@ -29,6 +33,7 @@ enum Task {
 fn main() -> ExitCode {
     let result = match Args::parse().task {
         Task::Test => run::test(),
+        Task::Nixl => nixl::provide().map(|environment| environment.print()),
         Task::Tidy => tidy::check(),
         Task::Lint => run::lint().and_then(|()| tidy::check()),
     };

@@ -1,10 +1,15 @@
 use std::process::Command;
 use std::time::Instant;
 
+use crate::nixl;
+
 /// The commands of `cargo xtask test`, each with the stage it is reported as.
 const TEST: &[(&str, &[&str])] = &[
-    ("unit and integration tests", &["test", "--workspace", "--all-targets", "--locked"]),
-    ("documentation tests", &["test", "--workspace", "--doc", "--locked"]),
+    (
+        "unit and integration tests",
+        &["test", "--workspace", "--all-targets", "--features", "kvtier-cli/nixl", "--locked"],
+    ),
+    ("documentation tests", &["test", "--workspace", "--doc", "--features", "kvtier-cli/nixl", "--locked"]),
     (
         "main job",
         &[
@@ -28,7 +33,20 @@ const TEST: &[(&str, &[&str])] = &[
 /// The commands of `cargo xtask lint`.
 const LINT: &[(&str, &[&str])] = &[
     ("format", &["fmt", "--all", "--check"]),
-    ("lints", &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]),
+    (
+        "lints",
+        &[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--features",
+            "kvtier-cli/nixl",
+            "--locked",
+            "--",
+            "-D",
+            "warnings",
+        ],
+    ),
     (
         "facade without engines",
         &["clippy", "-p", "kvtier", "--no-default-features", "--locked", "--", "-D", "warnings"],
@@ -48,7 +66,7 @@ const LINT: &[(&str, &[&str])] = &[
             "warnings",
         ],
     ),
-    ("documentation", &["doc", "--workspace", "--no-deps", "--locked"]),
+    ("documentation", &["doc", "--workspace", "--features", "kvtier-cli/nixl", "--no-deps", "--locked"]),
     ("fuzz targets", &["check", "--manifest-path", "fuzz/Cargo.toml", "--target-dir", "target", "--locked"]),
 ];
 
@@ -61,16 +79,16 @@ pub(crate) fn lint() -> Result<(), String> {
 }
 
 fn stages(stages: &[(&str, &[&str])]) -> Result<(), String> {
+    let environment = nixl::provide()?;
     for (name, args) in stages {
         println!("== {name}: cargo {}", args.join(" "));
         #[expect(clippy::disallowed_methods, reason = "prints how long each stage of a task took")]
         let start = Instant::now();
         // Warnings of rustdoc are errors; the variable means nothing to the other stages.
-        let status = Command::new(env!("CARGO"))
-            .args(*args)
-            .env("RUSTDOCFLAGS", "-D warnings")
-            .status()
-            .map_err(|error| format!("cannot run cargo: {error}"))?;
+        let mut command = Command::new(env!("CARGO"));
+        command.args(*args).env("RUSTDOCFLAGS", "-D warnings");
+        let status =
+            environment.apply(&mut command).status().map_err(|error| format!("cannot run cargo: {error}"))?;
         println!("== {name}: {status} after {:.0} s", start.elapsed().as_secs_f64());
         if !status.success() {
             return Err(format!("{name} failed"));

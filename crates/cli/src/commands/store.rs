@@ -3,6 +3,7 @@
 use std::{error::Error, path::Path};
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use kvtier::{EngineKind, TransferEngine};
 use serde_json::{Map, Value};
 use tokio::runtime::Handle;
@@ -26,8 +27,14 @@ pub(crate) struct StoreArgs {
     store_config: Vec<String>,
 
     /// The engine that moves the blocks.
-    #[arg(long, value_name = "NAME", default_value_t = EngineKind::ObjectStore)]
+    #[arg(long, value_name = "NAME", default_value_t = EngineKind::ObjectStore, value_parser = engines())]
     engine: EngineKind,
+}
+
+/// The engines of this build, named in the help.
+fn engines() -> impl TypedValueParser<Value = EngineKind> {
+    PossibleValuesParser::new(EngineKind::ALL.iter().map(|kind| kind.as_str()))
+        .try_map(|name| name.parse::<EngineKind>())
 }
 
 /// A store that is ready for a tier.

@@ -156,6 +156,13 @@ impl HostMemory {
         self.quarantined.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// The first byte, and the bytes up to the end of the last slot.
+    pub(super) fn range(&self) -> (NonNull<u8>, usize) {
+        let SlotLayout { block_bytes, stride_bytes, slots } = self.layout;
+        // Proved to fit by `span_bytes` when the memory was made.
+        (self.base, (slots as usize - 1) * stride_bytes + block_bytes)
+    }
+
     /// The first byte of a slot that a lease holds.
     pub(super) fn slot_base(&self, slot: u32) -> NonNull<u8> {
         debug_assert!(slot < self.layout.slots, "a lease holds a slot out of range");

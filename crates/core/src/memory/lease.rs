@@ -179,6 +179,11 @@ impl Lease {
         self.memory.slot_base(self.slot)
     }
 
+    /// The first byte and the length of the whole memory, for registration.
+    pub(crate) fn memory_range(&self) -> (NonNull<u8>, usize) {
+        self.memory.range()
+    }
+
     /// Gives the slot up for ever: the memory stays alive and nobody gets a lease on it again.
     pub(crate) fn quarantine(self) {
         if self.memory.state(self.slot).quarantine() {

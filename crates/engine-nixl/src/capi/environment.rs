@@ -78,7 +78,7 @@ mod tests {
     /// Within the guard the SDK makes one attempt; afterwards the user's values are back, also absent ones.
     #[test]
     fn the_environment_comes_back() {
-        let now = || ["AWS_RETRY_MODE", "AWS_MAX_ATTEMPTS", NO_METADATA.0].map(|name| env::var_os(name));
+        let now = || ["AWS_RETRY_MODE", "AWS_MAX_ATTEMPTS", NO_METADATA.0].map(env::var_os);
         let before = now();
         let changed = without_retries(true);
         assert_eq!(now(), ["standard", "1", "true"].map(|value| Some(value.into())));

@@ -5,6 +5,8 @@ mod launch;
 mod posted;
 mod settle;
 mod staging;
+#[cfg(test)]
+mod tests;
 mod thread;
 mod work;
 

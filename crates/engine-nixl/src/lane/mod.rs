@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use kvtier_core::{Error, ErrorKind};
+use kvtier_core::{Error, ErrorKind, Transfer};
 use rand_chacha::ChaCha8Rng;
 
 use crate::agent::{Agent, Registration};
@@ -74,6 +74,8 @@ pub(crate) struct Lane {
     options: LaneOptions,
     health: Arc<Health>,
     random: ChaCha8Rng,
+    /// Transfers that succeeded in this step; empty between steps.
+    moved: Vec<Transfer>,
     /// Set once intake has stopped: when what is left is given up.
     closing: Option<Instant>,
 }
@@ -97,6 +99,7 @@ impl Lane {
             options,
             health,
             random,
+            moved: Vec::new(),
             closing: None,
         })
     }
@@ -146,6 +149,11 @@ impl Lane {
         self.closing.is_some_and(|deadline| deadline <= now)
     }
 
+    /// Whether more requests are posted than NIXL has threads for.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.posted.len() > self.options.threads
+    }
+
     pub(crate) fn in_flight(&self) -> usize {
         self.posted.len()
     }
@@ -160,8 +168,7 @@ impl Lane {
     }
 
     fn settle_finished(&mut self, now: Instant) -> usize {
-        let mut finished = 0;
-        let mut at = 0;
+        let (mut finished, mut at) = (0, 0);
         while at < self.posted.len() {
             match self.posted[at].request.poll() {
                 Some((local, result)) => {
@@ -171,6 +178,10 @@ impl Lane {
                 }
                 None => at += 1,
             }
+        }
+        // Together: each completion may wake the tier's driver, which sends the next work.
+        for transfer in self.moved.drain(..) {
+            transfer.complete(Ok(()));
         }
         finished
     }

@@ -50,7 +50,7 @@ impl Lane {
         let (Some(work), buffer) = split(owner, local) else { return };
         let buffer = match outcome {
             Outcome::StoreFailed(error) => return self.diagnose(&agent, work, buffer, error, object, now),
-            Outcome::Moved => finish(work, buffer),
+            Outcome::Moved => self.finish(work, buffer),
             Outcome::Failed(kind, why) => {
                 work.fail(kind, why);
                 buffer
@@ -62,6 +62,16 @@ impl Lane {
             Outcome::Reread(_) => unreachable!("handled above"),
         };
         self.staging.put_back(buffer);
+    }
+
+    /// Brings a block that has been moved to its slot; it is completed with the others of this step.
+    fn finish(&mut self, work: Work, buffer: Option<Staged>) -> Option<Staged> {
+        let Work::Transfer(mut transfer) = work else { unreachable!("only transfers move blocks") };
+        if let (Some(buffer), Direction::Load) = (&buffer, transfer.direction()) {
+            transfer.copy_in(0, &buffer.bytes()[..transfer.block_bytes()]);
+        }
+        self.moved.push(transfer);
+        buffer
     }
 
     /// Asks for the object of a store that failed, to learn from the answer why. Without a buffer for that, the work ends
@@ -85,16 +95,6 @@ impl Lane {
         let (owner, local) = (Owner::Here(work), Local::Staged(buffer));
         self.post(agent, owner, local, Step::Diagnose(error), HEAD_BYTES, object, give_up);
     }
-}
-
-/// Completes a transfer whose block has been moved.
-fn finish(work: Work, buffer: Option<Staged>) -> Option<Staged> {
-    let Work::Transfer(mut transfer) = work else { unreachable!("only transfers move blocks") };
-    if let (Some(buffer), Direction::Load) = (&buffer, transfer.direction()) {
-        transfer.copy_in(0, &buffer.bytes()[..transfer.block_bytes()]);
-    }
-    transfer.complete(Ok(()));
-    buffer
 }
 
 fn outcome(step: Step, local: &mut Local, bytes: usize, result: Result<(), Status>) -> Outcome {

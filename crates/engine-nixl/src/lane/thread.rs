@@ -1,4 +1,4 @@
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::time::{Duration, Instant};
 
 use kvtier_core::{Error, ErrorKind};
@@ -72,6 +72,14 @@ fn run(mut lane: Lane, inbox: &Receiver<Message>, announce: &watch::Sender<bool>
             std::thread::park_timeout(wait.unwrap_or(POLL_MAX));
             continue;
         }
+        if let Some(wait) = wait
+            && lane.is_busy()
+        {
+            // NIXL's threads have enough to do: no need to wake up for each message.
+            std::thread::park_timeout(wait);
+            is_orphan = drain(&mut lane, inbox, now);
+            continue;
+        }
         let message = match wait {
             None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
             Some(wait) => inbox.recv_timeout(wait),
@@ -79,16 +87,11 @@ fn run(mut lane: Lane, inbox: &Receiver<Message>, announce: &watch::Sender<bool>
         match message {
             Ok(message) => {
                 take(&mut lane, message);
-                for message in inbox.try_iter() {
-                    take(&mut lane, message);
-                }
+                is_orphan = drain(&mut lane, inbox, now);
                 pace = POLL_MIN;
             }
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => {
-                is_orphan = true;
-                lane.abandon(now);
-            }
+            Err(RecvTimeoutError::Disconnected) => is_orphan = drain(&mut lane, inbox, now),
         }
     }
     if lane.in_flight() == 0 {
@@ -102,6 +105,20 @@ fn run(mut lane: Lane, inbox: &Receiver<Message>, announce: &watch::Sender<bool>
         announce.send_replace(true);
         // Waits for NIXL's threads, perhaps for ever; nobody waits for this thread.
         drop(lane);
+    }
+}
+
+/// Takes what has come; says whether nothing can come any more.
+fn drain(lane: &mut Lane, inbox: &Receiver<Message>, now: Instant) -> bool {
+    loop {
+        match inbox.try_recv() {
+            Ok(message) => take(lane, message),
+            Err(TryRecvError::Empty) => return false,
+            Err(TryRecvError::Disconnected) => {
+                lane.abandon(now);
+                return true;
+            }
+        }
     }
 }
 

@@ -5,5 +5,6 @@
     reason = "a test fails by panicking, and measures time"
 )]
 
+mod interop;
 mod rig;
 mod round_trip;

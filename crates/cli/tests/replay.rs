@@ -74,16 +74,30 @@ fn a_directory_serves_what_it_stored() {
 /// The main job on an S3 server, with the options of vLLM's `store_config`.
 #[test]
 fn an_s3_server_serves_what_it_stored() {
+    assert_s3_serves_what_it_stored("object-store");
+}
+
+/// The same through NIXL, with the real library.
+#[cfg(feature = "nixl")]
+#[test]
+fn nixl_serves_what_it_stored() {
+    assert_s3_serves_what_it_stored("nixl");
+}
+
+fn assert_s3_serves_what_it_stored(engine: &str) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let server = runtime.block_on(S3Server::start()).unwrap();
     let config = serde_json::json!({
         "access_key": server.access_key(), "secret_key": server.secret_key(), "region": server.region(),
     });
     let url = format!("s3://{}/some/prefix", server.bucket());
-    let more = ["--endpoint", server.endpoint(), "--store-config", &config.to_string()];
+    let more =
+        ["--engine", engine, "--endpoint", server.endpoint(), "--store-config", &config.to_string()];
     assert_second_run_computes_nothing(&url, &more);
 
     let wrong = [
+        "--engine",
+        engine,
         "--endpoint",
         server.endpoint(),
         "--store-config",

@@ -91,8 +91,7 @@ fn assert_s3_serves_what_it_stored(engine: &str) {
         "access_key": server.access_key(), "secret_key": server.secret_key(), "region": server.region(),
     });
     let url = format!("s3://{}/some/prefix", server.bucket());
-    let more =
-        ["--engine", engine, "--endpoint", server.endpoint(), "--store-config", &config.to_string()];
+    let more = ["--engine", engine, "--endpoint", server.endpoint(), "--store-config", &config.to_string()];
     assert_second_run_computes_nothing(&url, &more);
 
     let wrong = [

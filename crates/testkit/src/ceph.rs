@@ -165,7 +165,8 @@ impl CephRgw {
             AwsCredential { key_id: ACCESS_KEY.to_owned(), secret_key: SECRET_KEY.to_owned(), token: None };
         let request = http::Request::put(format!("{}/{BUCKET}", self.endpoint));
         let mut request = request.body(HttpRequestBody::empty()).map_err(io::Error::other)?;
-        AwsAuthorizer::new(&credential, "s3", REGION).authorize(&mut request, None);
+        let signed = AwsAuthorizer::new(&credential, "s3", REGION).try_authorize(&mut request, None);
+        signed.map_err(io::Error::other)?;
         // The signature covers the host, which is left to the client to send.
         let authority = self.endpoint.trim_start_matches("http://");
         let mut text = format!(
@@ -177,7 +178,7 @@ impl CephRgw {
         }
         text.push_str("\r\n");
         let mut stream = TcpStream::connect(authority)?;
-        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+        stream.set_read_timeout(Some(Duration::from_mins(1)))?;
         stream.write_all(text.as_bytes())?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;

@@ -23,12 +23,14 @@
 //! - [`S3Server`] checks what S3 checks and keeps its objects in memory.
 //! - [`NullServer`] checks and keeps nothing: the limit for benches.
 //! - [`StalledServer`] accepts requests and never answers.
+//! - [`FaultProxy`] stands before any of them and misbehaves.
 //! - [`CephRgw`] is a real store of production, from Debian's packages.
 //!
 //! All of them listen on 127.0.0.1, on a free port unless told otherwise. The program `kvtier-s3` runs the first two
 //! as a process, so that a bench client does not share worker threads with them.
 
 mod ceph;
+mod fault;
 mod listener;
 mod null;
 mod requests;
@@ -36,6 +38,7 @@ mod s3;
 mod stalled;
 
 pub use ceph::CephRgw;
+pub use fault::{Fault, FaultProxy, FaultRates, FaultRule};
 pub use null::{NullOptions, NullServer};
 pub use requests::RequestCounts;
 pub use s3::{EtagSource, S3Options, S3Server, Store};

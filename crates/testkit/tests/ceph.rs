@@ -1,6 +1,5 @@
 //! Ceph RGW starts, serves its bucket, and is gone afterwards. Needs Debian's packages; the gate installs them and asks
 //! for ignored tests.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use kvtier_testkit::CephRgw;
 

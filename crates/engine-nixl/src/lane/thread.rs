@@ -30,7 +30,7 @@ impl LaneThread {
         let (inbox, messages) = mpsc::channel();
         let (announce, closed) = watch::channel(false);
         let name = format!("kvtier-nixl-{}", lane.options.name);
-        let thread = std::thread::Builder::new().name(name).spawn(move || run(lane, &messages, &announce));
+        let thread = std::thread::Builder::new().name(name).spawn(move || run(lane, messages, &announce));
         thread.map_err(|error| {
             Error::with_source(ErrorKind::Unavailable, "no thread for the NIXL engine", error)
         })?;
@@ -54,7 +54,7 @@ impl LaneThread {
     }
 }
 
-fn run(mut lane: Lane, inbox: &Receiver<Message>, announce: &watch::Sender<bool>) {
+fn run(mut lane: Lane, inbox: Receiver<Message>, announce: &watch::Sender<bool>) {
     let mut pace = POLL_MIN;
     let mut is_orphan = false;
     loop {
@@ -77,7 +77,7 @@ fn run(mut lane: Lane, inbox: &Receiver<Message>, announce: &watch::Sender<bool>
         {
             // NIXL's threads have enough to do: no need to wake up for each message.
             std::thread::park_timeout(wait);
-            is_orphan = drain(&mut lane, inbox, now);
+            is_orphan = drain(&mut lane, &inbox, now);
             continue;
         }
         let message = match wait {
@@ -87,13 +87,15 @@ fn run(mut lane: Lane, inbox: &Receiver<Message>, announce: &watch::Sender<bool>
         match message {
             Ok(message) => {
                 take(&mut lane, message);
-                is_orphan = drain(&mut lane, inbox, now);
+                is_orphan = drain(&mut lane, &inbox, now);
                 pace = POLL_MIN;
             }
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => is_orphan = drain(&mut lane, inbox, now),
+            Err(RecvTimeoutError::Disconnected) => is_orphan = drain(&mut lane, &inbox, now),
         }
     }
+    // Before the lane, whose end may take for ever: what comes from now on is dropped by the sender.
+    drop(inbox);
     if lane.in_flight() == 0 {
         drop(lane);
         announce.send_replace(true);

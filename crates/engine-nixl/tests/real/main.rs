@@ -5,6 +5,7 @@
     reason = "a test fails by panicking, and measures time"
 )]
 
+mod hostile;
 mod interop;
 mod rig;
 mod round_trip;

@@ -4,6 +4,7 @@
 
 mod client;
 mod conditions;
+mod fault;
 mod http;
 mod integrity;
 mod lifecycle;

@@ -118,7 +118,7 @@ impl Row {
         let start = now();
         self.tier.submit_load(JobId(job), keys, slots).unwrap();
         let took = start.elapsed();
-        self.tier.drain(Duration::from_secs(60)).unwrap();
+        self.tier.drain(Duration::from_mins(1)).unwrap();
         assert_eq!(self.tier.take_finished().len(), 1);
         took.as_secs_f64() / count as f64
     }
@@ -214,6 +214,6 @@ fn main() {
         let rounds = if only_check { 1 } else { ROUNDS as u64 };
         let mut costs: Vec<_> = (0..rounds).map(|job| row.submit_cost(job)).collect();
         println!("submit: {:.0} ns per block on the caller's thread", median(&mut costs) * 1e9);
-        row.tier.shutdown(Duration::from_secs(60)).unwrap();
+        row.tier.shutdown(Duration::from_mins(1)).unwrap();
     }
 }

@@ -85,6 +85,7 @@ async fn delays_take_their_time() {
     for fault in [Fault::Delay(delay), Fault::DelayBody(delay)] {
         proxy.clear();
         proxy.add(FaultRule::always("key", fault.clone()));
+        #[expect(clippy::disallowed_methods, reason = "the delay is what is tested")]
         let start = Instant::now();
         assert_eq!(ask(&proxy, "GET", "/bucket/key", "").await.1, BLOCK_BYTES);
         assert!(start.elapsed() >= delay, "{fault:?}");

@@ -346,3 +346,28 @@ pub(super) fn library(world: &Arc<Mutex<World>>) -> Arc<dyn Nixl> {
     mock.expect_release().returning(move |_, request| w.lock().release(request.number()));
     Arc::new(mock)
 }
+
+/// The checks above are alive: a handle that is ended twice, an agent that ends too early, a name that is used again.
+#[test]
+fn misuse_is_noticed() {
+    let world = Arc::new(Mutex::new(World::default()));
+    let api = library(&world);
+    let agent = api.create_agent(c"a").unwrap();
+    let backend = api.create_backend(&agent, &[]).unwrap();
+    let options = api.create_options(&backend).unwrap();
+    let region = Region { address: 0, bytes: 1, device: 1, key: None };
+    for _ in 0..2 {
+        api.register(&agent, &options, Memory::Object, std::slice::from_ref(&region)).unwrap();
+    }
+    let block = Block { operation: Operation::Read, address: 0, bytes: 1, device: 9 };
+    let request = api.create_request(&agent, &options, c"a", block).unwrap();
+    let again = RequestHandle::fake(request.number());
+    api.destroy_agent(agent).unwrap();
+    api.release(&AgentHandle::fake(1), request).unwrap();
+    api.release(&AgentHandle::fake(1), again).unwrap();
+    let noticed = world.lock().misuse.join("; ");
+    for misuse in ["is not new", "not registered", "before its backend", "before its requests", "ended twice"]
+    {
+        assert!(noticed.contains(misuse), "{misuse}: {noticed}");
+    }
+}

@@ -63,7 +63,7 @@ impl NixlEngine {
     /// the bucket; see [`probe`](Self::probe).
     ///
     /// Call it at start-up, before other threads of C code read the environment: unless `AWS_RETRY_MODE=standard` and
-    /// `AWS_MAX_ATTEMPTS=1` are set already, they are set while the agents are made, and restored. With retries of
+    /// `AWS_MAX_ATTEMPTS=1` are set already, they are set while the agents are made, and restored (also later, if a stuck agent has to be replaced). With retries of
     /// the SDK's own, right bytes cannot be promised.
     ///
     /// # Errors

@@ -24,6 +24,7 @@
 //! - [`NullServer`] checks and keeps nothing: the limit for benches.
 //! - [`StalledServer`] accepts requests and never answers.
 //! - [`FaultProxy`] stands before any of them and misbehaves.
+//! - [`TlsProxy`] puts TLS before any of them.
 //! - [`CephRgw`] is a real store of production, from Debian's packages.
 //!
 //! All of them listen on 127.0.0.1, on a free port unless told otherwise. The program `kvtier-s3` runs the first two
@@ -36,6 +37,7 @@ mod null;
 mod requests;
 mod s3;
 mod stalled;
+mod tls;
 
 pub use ceph::CephRgw;
 pub use fault::{Fault, FaultProxy, FaultRates, FaultRule};
@@ -43,3 +45,4 @@ pub use null::{NullOptions, NullServer};
 pub use requests::RequestCounts;
 pub use s3::{EtagSource, S3Options, S3Server, Store};
 pub use stalled::{Stall, StalledServer};
+pub use tls::TlsProxy;

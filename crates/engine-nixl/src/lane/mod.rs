@@ -134,6 +134,10 @@ impl Lane {
             self.replace_agent(now);
         }
         self.launch(now);
+        if self.is_starved() {
+            self.replace_agent(now);
+            self.launch(now);
+        }
         finished
     }
 
@@ -215,9 +219,14 @@ impl Lane {
         self.posted.iter().filter(|posted| matches!(posted.owner, Owner::GivenUp)).count()
     }
 
-    /// Whether requests that were given up hold every thread of the agent.
+    /// Whether requests that were given up hold every thread of the agent, or every place in the window.
     fn is_wedged(&self) -> bool {
-        self.stuck() >= self.options.threads
+        self.stuck() >= self.options.threads.min(self.options.window)
+    }
+
+    /// Whether they hold every buffer.
+    fn is_starved(&self) -> bool {
+        !self.queue.is_empty() && !self.posted.is_empty() && self.stuck() == self.posted.len()
     }
 
     /// Gives the work a fresh agent, and the stuck one to a thread that waits for its end.

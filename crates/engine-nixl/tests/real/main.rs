@@ -9,3 +9,4 @@ mod hostile;
 mod interop;
 mod rig;
 mod round_trip;
+mod tls;

@@ -5,7 +5,7 @@ use kvtier_core::{Direction, ErrorKind};
 
 use super::bench::{BLOCK_BYTES, Bench, TIMEOUT, options};
 use super::world::{Call, World};
-use crate::lane::AGENTS_ENDING_MAX;
+use crate::lane::{AGENTS_ENDING_MAX, LaneOptions};
 
 fn with_stuck(keys: &[&str]) -> World {
     let objects = [("kv/good".to_owned(), vec![9; BLOCK_BYTES])].into();
@@ -86,6 +86,26 @@ fn a_wedged_agent_is_replaced() {
     assert!(bench.ended[&good].is_ok(), "{:?}", bench.ended[&good]);
     bench.close();
     bench.assert_clean(4);
+}
+
+/// The same when they hold every place of a narrow window, or every buffer of a small budget.
+#[test]
+fn a_lane_without_room_gets_a_new_agent() {
+    for options in
+        [LaneOptions { window: 1, ..options(false) }, LaneOptions { staging_bytes: 1, ..options(false) }]
+    {
+        let mut bench = Bench::new(with_stuck(&["kv/stuck"]), options);
+        bench.send(Direction::Load, "kv/stuck", 0, Some(Duration::from_secs(1)));
+        bench.step();
+        bench.now += Duration::from_secs(1);
+        bench.step();
+        let good = bench.send(Direction::Load, "kv/good", 1, None);
+        bench.settle();
+        assert!(bench.ended[&good].is_ok(), "{:?}", bench.ended[&good]);
+        assert_eq!(bench.health.replaced.load(Ordering::Relaxed), 1);
+        bench.close();
+        bench.assert_clean(2);
+    }
 }
 
 /// Closing gives up what is staged at the deadline, before or behind the threads; a later transfer is refused.

@@ -9,6 +9,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod engines;
+
 use std::sync::Arc;
 use std::time::Duration;
 

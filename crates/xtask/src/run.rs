@@ -7,9 +7,19 @@ use crate::nixl;
 const TEST: &[(&str, &[&str])] = &[
     (
         "unit and integration tests",
-        &["test", "--workspace", "--all-targets", "--features", "kvtier-cli/nixl", "--locked"],
+        &[
+            "test",
+            "--workspace",
+            "--all-targets",
+            "--features",
+            "kvtier-cli/nixl,kvtier-tests/nixl",
+            "--locked",
+        ],
     ),
-    ("documentation tests", &["test", "--workspace", "--doc", "--features", "kvtier-cli/nixl", "--locked"]),
+    (
+        "documentation tests",
+        &["test", "--workspace", "--doc", "--features", "kvtier-cli/nixl,kvtier-tests/nixl", "--locked"],
+    ),
     (
         "main job",
         &[
@@ -40,7 +50,7 @@ const LINT: &[(&str, &[&str])] = &[
             "--workspace",
             "--all-targets",
             "--features",
-            "kvtier-cli/nixl",
+            "kvtier-cli/nixl,kvtier-tests/nixl",
             "--locked",
             "--",
             "-D",
@@ -66,7 +76,10 @@ const LINT: &[(&str, &[&str])] = &[
             "warnings",
         ],
     ),
-    ("documentation", &["doc", "--workspace", "--features", "kvtier-cli/nixl", "--no-deps", "--locked"]),
+    (
+        "documentation",
+        &["doc", "--workspace", "--features", "kvtier-cli/nixl,kvtier-tests/nixl", "--no-deps", "--locked"],
+    ),
     ("fuzz targets", &["check", "--manifest-path", "fuzz/Cargo.toml", "--target-dir", "target", "--locked"]),
 ];
 

@@ -86,6 +86,13 @@ impl FaultProxy {
         self.state.plan.lock().rules.push((rule, 0));
     }
 
+    /// Puts a rule in place of those for the same `key`.
+    pub fn replace(&self, key: &str, rule: FaultRule) {
+        let mut plan = self.state.plan.lock();
+        plan.rules.retain(|(other, _)| other.key() != key);
+        plan.rules.push((rule, 0));
+    }
+
     /// Lets chance decide about requests that no rule covers.
     pub fn set_rates(&self, rates: FaultRates) {
         self.state.plan.lock().rates = Some(rates);

@@ -98,6 +98,10 @@ impl FaultRule {
         self
     }
 
+    pub(super) fn key(&self) -> &str {
+        &self.key
+    }
+
     pub(super) fn covers(&self, method: &str, path: &str) -> bool {
         path.contains(&self.key) && (self.methods.is_empty() || self.methods.contains(&method))
     }

@@ -2,7 +2,7 @@
 
 use clap::{ArgAction, Parser, Subcommand};
 
-use crate::commands::{replay::ReplayArgs, trace::TraceArgs};
+use crate::commands::{conformance::ConformanceArgs, replay::ReplayArgs, trace::TraceArgs};
 
 const EXIT_CODES: &str = "Exit codes: 0 all is well, 1 the run found a failure, 2 wrong usage or bad input.";
 
@@ -24,6 +24,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Conformance(ConformanceArgs),
     Replay(ReplayArgs),
     Trace(TraceArgs),
 }

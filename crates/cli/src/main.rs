@@ -22,6 +22,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     init_logging(&cli);
     let result = match &cli.command {
+        Command::Conformance(args) => commands::conformance::run(args, cli.quiet),
         Command::Replay(args) => commands::replay::run(args, cli.quiet),
         Command::Trace(args) => commands::trace::run(args, cli.quiet),
     };

@@ -22,6 +22,7 @@ pub trait Fixture: fmt::Debug + Send + Sync {
 
     /// What all names of the suite begin with, without a slash at the end. The suite deletes every object that it
     /// may have made under it.
+    #[expect(clippy::unnecessary_literal_bound, reason = "others return a text of their own")]
     fn prefix(&self) -> &str {
         "kvtier-conformance"
     }

@@ -37,5 +37,5 @@ mod s3;
 mod tls;
 
 pub use engine::ObjectStoreEngine;
-pub use kvtier_store::{ConfigKey, StoreConfig, StoreKind, StoreUrl};
+pub use kvtier_store::{ConfigKey, ConfigUser, StoreConfig, StoreKind, StoreUrl};
 pub use s3::s3_client;

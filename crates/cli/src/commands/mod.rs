@@ -1,7 +1,9 @@
 //! One module per subcommand, and what they share.
 
+pub(crate) mod conformance;
 pub(crate) mod output;
 pub(crate) mod replay;
+mod stop;
 mod store;
 pub(crate) mod trace;
 mod workload;

@@ -17,12 +17,11 @@ use kvtier::{HostMemory, SecondaryTier, ShardedKeys, TierOptions, TierRuntime};
 use kvtier_cli::trace::{Request, TraceError, TraceSource};
 use tokio::{
     runtime::Handle,
-    signal,
     sync::mpsc,
     time::{Instant, sleep_until, timeout},
 };
 
-use super::{CommandResult, output, store::StoreArgs, workload::WorkloadArgs};
+use super::{CommandResult, output, stop::stop_signal, store::StoreArgs, workload::WorkloadArgs};
 use crate::replay::{Report, Runner, Setup, Tier};
 
 /// How long the shutdown may take after the last request was served and stored.
@@ -181,20 +180,6 @@ fn read_ahead(mut source: TraceSource) -> mpsc::Receiver<NextRequest> {
         }
     });
     receiver
-}
-
-/// Ends with Ctrl-C or, on Unix, a request to terminate.
-async fn stop_signal() -> io::Result<()> {
-    #[cfg(unix)]
-    {
-        let mut terminate = signal::unix::signal(signal::unix::SignalKind::terminate())?;
-        tokio::select! {
-            interrupt = signal::ctrl_c() => interrupt,
-            _ = terminate.recv() => Ok(()),
-        }
-    }
-    #[cfg(not(unix))]
-    signal::ctrl_c().await
 }
 
 /// Serves the requests until the trace ends or Ctrl-C comes.

@@ -56,7 +56,18 @@ impl StoreArgs {
         Ok(OpenedStore { engine: store.engine, prefix: store.prefix, url })
     }
 
-    fn config(&self) -> Result<Map<String, Value>, Box<dyn Error>> {
+    /// The URL, if one is given.
+    pub(crate) fn url(&self) -> Option<&str> {
+        self.store.as_deref()
+    }
+
+    /// Which engine is asked for.
+    pub(crate) fn engine(&self) -> EngineKind {
+        self.engine
+    }
+
+    /// The store's options.
+    pub(crate) fn config(&self) -> Result<Map<String, Value>, Box<dyn Error>> {
         let mut config = Map::new();
         let endpoint =
             self.endpoint.iter().map(|endpoint| ("endpoint_override".to_owned(), endpoint.as_str().into()));

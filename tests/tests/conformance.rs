@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use kvtier_conformance::{Fixture, ObjectStoreDoor, Report, Suite};
+use kvtier_conformance::{Fixture, ObjectStoreDoor, Report, Suite, SuiteOptions};
 use kvtier_engine_object_store::{ObjectStoreEngine, StoreConfig};
 use kvtier_store::ConfigKey;
 use kvtier_testkit::{CephRgw, FaultProxy, S3Options, S3Server};
@@ -13,7 +13,18 @@ use object_store::memory::InMemory;
 use tokio::runtime::Handle;
 
 async fn run(fixture: &dyn Fixture) -> Report {
-    let report = Suite::default().run(fixture).await;
+    run_with(SuiteOptions::default(), fixture).await
+}
+
+/// Ceph takes a few ms for each request here: smaller batches show the same.
+async fn run_on_ceph(fixture: &dyn Fixture) {
+    let mut options = SuiteOptions::default();
+    options.batch_max = 200;
+    run_with(options, fixture).await;
+}
+
+async fn run_with(options: SuiteOptions, fixture: &dyn Fixture) -> Report {
+    let report = Suite::new(options).run(fixture).await;
     println!("{report}");
     report.assert_success();
     report
@@ -102,7 +113,7 @@ async fn object_store_ceph() {
     let folder = tempfile::tempdir().unwrap();
     let ceph = CephRgw::start(folder.path()).unwrap();
     let config = config(ceph.endpoint(), ceph.bucket(), [ceph.access_key(), ceph.secret_key()]);
-    run(&StoreFixture::s3(&config, None, reference(config.clone())).unwrap()).await;
+    run_on_ceph(&StoreFixture::s3(&config, None, reference(config.clone())).unwrap()).await;
 }
 
 #[cfg(feature = "nixl")]
@@ -139,7 +150,7 @@ mod nixl {
         let ceph = CephRgw::start(folder.path()).unwrap();
         let config = config(ceph.endpoint(), ceph.bucket(), [ceph.access_key(), ceph.secret_key()]);
         for open in [staged, zero_copy] {
-            run(&StoreFixture::s3(&config, None, open(config.clone())).unwrap()).await;
+            run_on_ceph(&StoreFixture::s3(&config, None, open(config.clone())).unwrap()).await;
         }
     }
 }

@@ -20,6 +20,8 @@ struct Args {
 enum Task {
     /// Run every test: unit, integration and documentation tests, and the main job on a generated workload.
     Test,
+    /// Run the tests that need Ceph RGW: Debian's packages radosgw, ceph-mon and ceph-osd.
+    Ceph,
     /// Provide what the NIXL engine needs and print it as shell variables, for `eval "$(cargo xtask nixl)"`. Fetches the
     /// pinned library, and libclang if there is none, from PyPI into `target/nixl`, once; installs nothing.
     Nixl,
@@ -33,6 +35,7 @@ enum Task {
 fn main() -> ExitCode {
     let result = match Args::parse().task {
         Task::Test => run::test(),
+        Task::Ceph => run::ceph(),
         Task::Nixl => nixl::provide().map(|environment| environment.print()),
         Task::Tidy => tidy::check(),
         Task::Lint => run::lint().and_then(|()| tidy::check()),

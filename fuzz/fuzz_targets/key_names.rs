@@ -15,7 +15,11 @@ fuzz_target!(|input: (&[u8], &str, &str)| {
     for mapper in mappers.into_iter().flatten() {
         if let Ok(key) = OffloadKey::from_wire(wire) {
             let object = mapper.object_key(&key);
-            assert_eq!(ObjectKey::new(object.as_str()).unwrap(), object, "a mapper made a name that is refused");
+            assert_eq!(
+                ObjectKey::new(object.as_str()).unwrap(),
+                object,
+                "a mapper made a name that is refused"
+            );
             assert_eq!(mapper.offload_key(&object), Some(key));
         }
         if let Ok(object) = ObjectKey::new(name)

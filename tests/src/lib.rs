@@ -9,7 +9,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#[cfg(feature = "engines")]
 pub mod engines;
+pub mod sim;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,6 @@
 //! Project tasks. `cargo xtask test` is what the README names and what CI runs.
 
+mod fuzz;
 mod nixl;
 mod run;
 mod tidy;
@@ -20,6 +21,15 @@ struct Args {
 enum Task {
     /// Run every test: unit, integration and documentation tests, and the main job on a generated workload.
     Test,
+    /// Run the fuzz targets, each for a while. The planted bug of the canary must be found.
+    Fuzz {
+        /// Seconds for each target.
+        #[arg(long, default_value_t = 60)]
+        seconds: u32,
+        /// Only the targets whose name contains this.
+        #[arg(default_value = "")]
+        only: String,
+    },
     /// Run the tests that need Ceph RGW: Debian's packages radosgw, ceph-mon and ceph-osd.
     Ceph,
     /// Provide what the NIXL engine needs and print it as shell variables, for `eval "$(cargo xtask nixl)"`. Fetches the
@@ -36,6 +46,7 @@ fn main() -> ExitCode {
     let result = match Args::parse().task {
         Task::Test => run::test(),
         Task::Ceph => run::ceph(),
+        Task::Fuzz { seconds, only } => fuzz::run(&only, seconds),
         Task::Nixl => nixl::provide().map(|environment| environment.print()),
         Task::Tidy => tidy::check(),
         Task::Lint => run::lint().and_then(|()| tidy::check()),

@@ -1,9 +1,7 @@
 use std::fmt;
 
-use parking_lot::Mutex;
-use tokio::sync::Notify;
-
 use crate::probe::ProbeId;
+use crate::sync::{Mutex, Notify};
 use crate::transfer::TransferId;
 use crate::{Error, Lease, Presence};
 
@@ -120,5 +118,62 @@ impl CompletionQueue {
 impl fmt::Debug for CompletionQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CompletionQueue").finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, kvtier_loom))]
+mod loom_tests {
+    use loom::future::block_on;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+
+    fn answer(id: u64) -> Answer {
+        Answer { id: ProbeId(id), result: Ok(Presence::Absent) }
+    }
+
+    /// Takes until `count` answers have come, waiting in between as the tier's driver does. A wake-up that gets lost is a
+    /// deadlock, which loom reports.
+    fn consume(queue: &CompletionQueue, count: usize) {
+        let mut seen = 0;
+        while seen < count {
+            seen += queue.take().answers.len();
+            if seen < count {
+                block_on(queue.posted());
+            }
+        }
+    }
+
+    /// In every order of two posting threads and the consumer, everything is taken and nobody waits for ever.
+    #[test]
+    fn loom_no_wake_up_is_lost() {
+        loom::model(|| {
+            let queue = Arc::new(CompletionQueue::default());
+            let threads = [1, 2].map(|id| {
+                let queue = Arc::clone(&queue);
+                thread::spawn(move || queue.post_answer(answer(id)))
+            });
+            consume(&queue, 2);
+            for thread in threads {
+                thread.join().unwrap();
+            }
+        });
+    }
+
+    /// The check is alive: a queue that wakes before it has pushed loses a wake-up, and loom finds it.
+    #[test]
+    #[should_panic(expected = "deadlock")]
+    fn loom_finds_a_lost_wake_up() {
+        loom::model(|| {
+            let queue = Arc::new(CompletionQueue::default());
+            let other = Arc::clone(&queue);
+            let thread = thread::spawn(move || {
+                other.wake.notify_one();
+                other.posted.lock().answers.push(answer(1));
+            });
+            consume(&queue, 1);
+            thread.join().unwrap();
+        });
     }
 }

@@ -86,6 +86,7 @@ pub mod key;
 pub mod lookup;
 mod memory;
 mod probe;
+mod sync;
 mod tier;
 mod time;
 mod transfer;

@@ -32,6 +32,8 @@ enum Task {
     },
     /// Run the tests that need Ceph RGW: Debian's packages radosgw, ceph-mon and ceph-osd.
     Ceph,
+    /// Explore every interleaving of leases and of the completion queue.
+    Loom,
     /// Provide what the NIXL engine needs and print it as shell variables, for `eval "$(cargo xtask nixl)"`. Fetches the
     /// pinned library, and libclang if there is none, from PyPI into `target/nixl`, once; installs nothing.
     Nixl,
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         Task::Test => run::test(),
         Task::Ceph => run::ceph(),
         Task::Fuzz { seconds, only } => fuzz::run(&only, seconds),
+        Task::Loom => run::loom(),
         Task::Nixl => nixl::provide().map(|environment| environment.print()),
         Task::Tidy => tidy::check(),
         Task::Lint => run::lint().and_then(|()| tidy::check()),

@@ -55,6 +55,10 @@ const CEPH: &[(&str, &[&str])] = &[(
     ],
 )];
 
+/// The command of `cargo xtask loom`.
+const LOOM: &[&str] =
+    &["test", "-p", "kvtier-core", "--lib", "--locked", "--target-dir", "target/loom", "loom_"];
+
 /// The commands of `cargo xtask lint`.
 const LINT: &[(&str, &[&str])] = &[
     ("format", &["fmt", "--all", "--check"]),
@@ -101,6 +105,13 @@ pub(crate) fn test() -> Result<(), String> {
 
 pub(crate) fn ceph() -> Result<(), String> {
     stages(CEPH)
+}
+
+pub(crate) fn loom() -> Result<(), String> {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(LOOM).env("RUSTFLAGS", "--cfg kvtier_loom");
+    let status = command.status().map_err(|error| format!("cannot run cargo: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("loom found something: {status}")) }
 }
 
 pub(crate) fn lint() -> Result<(), String> {

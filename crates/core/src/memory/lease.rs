@@ -2,9 +2,10 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use super::HostMemory;
+use crate::sync::AtomicU32;
 
 /// What a lease allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -290,5 +291,86 @@ mod tests {
         panics(|memory| memory.lease(0, Access::Write).unwrap().copy_in(14, &[0; 3]));
         panics(|memory| memory.lease(0, Access::Read).unwrap().copy_out(usize::MAX, &mut [0; 3]));
         panics(|memory| memory.lease(0, Access::Read).unwrap().copy_in(0, &[0; 3]));
+    }
+}
+
+#[cfg(all(test, kvtier_loom))]
+mod loom_tests {
+    use loom::cell::UnsafeCell;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+
+    /// Leases and uses the bytes of a slot, if it is free; says whether it was.
+    fn use_slot(state: &SlotState, bytes: &UnsafeCell<u8>, access: Access) -> bool {
+        if state.acquire(access).is_err() {
+            return false;
+        }
+        match access {
+            // SAFETY: what is tested; loom reports a race if it is not so.
+            Access::Read => assert!(bytes.with(|bytes| unsafe { bytes.read() }) <= 1),
+            // SAFETY: as above.
+            Access::Write => bytes.with_mut(|bytes| unsafe { bytes.write(1) }),
+        }
+        state.release(access);
+        true
+    }
+
+    fn race(accesses: [Access; 3]) {
+        loom::model(move || {
+            let shared = Arc::new((SlotState::default(), UnsafeCell::new(0)));
+            let [first, second, own] = accesses;
+            let threads = [first, second].map(|access| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || use_slot(&shared.0, &shared.1, access))
+            });
+            use_slot(&shared.0, &shared.1, own);
+            for thread in threads {
+                thread.join().unwrap();
+            }
+            assert!(use_slot(&shared.0, &shared.1, Access::Write), "a lease was left");
+        });
+    }
+
+    /// In every order of two readers and a writer, or two writers and a reader, no write meets another access, and
+    /// each sees what the one before wrote.
+    #[test]
+    fn loom_leases_exclude_each_other() {
+        race([Access::Read, Access::Write, Access::Read]);
+        race([Access::Write, Access::Write, Access::Read]);
+    }
+
+    /// A slot that is quarantined while others come and go is never leased again.
+    #[test]
+    fn loom_quarantine_is_for_ever() {
+        loom::model(|| {
+            let state = Arc::new(SlotState::default());
+            assert!(state.acquire(Access::Write).is_ok());
+            let other = Arc::clone(&state);
+            let reader = thread::spawn(move || other.acquire(Access::Read).is_ok());
+            assert!(state.quarantine());
+            assert!(!reader.join().unwrap(), "a slot in quarantine was leased");
+            assert!(matches!(state.acquire(Access::Write), Err(Busy::Quarantined)));
+        });
+    }
+
+    /// The check is alive: a release that does not order what was done before it is found.
+    #[test]
+    #[should_panic(expected = "Causality violation")]
+    fn loom_finds_a_release_without_order() {
+        loom::model(|| {
+            let shared = Arc::new((SlotState::default(), UnsafeCell::new(0_u8)));
+            let other = Arc::clone(&shared);
+            let writer = thread::spawn(move || {
+                if other.0.acquire(Access::Write).is_ok() {
+                    // SAFETY: exclusive by the lease; what follows is the planted defect.
+                    other.1.with_mut(|bytes| unsafe { bytes.write(1) });
+                    other.0.0.fetch_sub(WRITTEN, Ordering::Relaxed);
+                }
+            });
+            use_slot(&shared.0, &shared.1, Access::Write);
+            writer.join().unwrap();
+        });
     }
 }

@@ -1,5 +1,9 @@
 //! What the tests of kvtier share: a tier over a mock engine that does what it is told.
 //!
+//! Comments such as `vLLM's O9` name behaviours that vLLM's own tests of its tiers ask for: O of the object tier, A of
+//! asynchronous lookups, F of the file system tier, T of tiering. What is not about a tier in Rust (events, Python, the GPU's side)
+//! has none here.
+//!
 //! ```
 //! use kvtier_tests::Fixture;
 //!

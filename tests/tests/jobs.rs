@@ -12,6 +12,7 @@ fn fixture() -> Fixture {
 }
 
 /// Blocks stored by number come back, byte for byte, into other slots, and each job is reported once with its own number.
+// vLLM's O3, O4, O5, O8.
 #[tokio::test(flavor = "multi_thread")]
 async fn stored_blocks_come_back_by_number() {
     let fixture = fixture();
@@ -60,6 +61,7 @@ async fn stored_blocks_come_back_to_a_task() {
 }
 
 /// An empty job succeeds, through both doors, without troubling the engine.
+// vLLM's F4.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_empty_job_succeeds() {
     let fixture = fixture();
@@ -73,6 +75,7 @@ async fn an_empty_job_succeeds() {
 
 /// One block's failure is its own: the others are done, and outcomes stand in the caller's order although the
 /// engine completed them backwards.
+// vLLM's O7, O12, F7, F8, T3.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_block_has_its_own_outcome() {
     let fixture = fixture();
@@ -135,6 +138,7 @@ async fn temporary_failures_are_retried() {
 }
 
 /// A transfer that the engine drops is a failed block, not a hung job, and its slot is free again.
+// vLLM's O11.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_transfer_fails_its_block() {
     let fixture = fixture();
@@ -182,6 +186,7 @@ async fn a_dropped_future_cancels_its_job() {
 }
 
 /// Loads overtake stores that are still queued.
+// vLLM's F15.
 #[tokio::test(flavor = "multi_thread")]
 async fn loads_overtake_queued_stores() {
     let fixture = fixture();

@@ -32,6 +32,7 @@ fn cancelled(outcomes: &[Outcome]) -> usize {
 }
 
 /// A drain gives up at its deadline and says what is left; it cancels nothing, and the report comes all the same.
+// vLLM's O9.
 #[tokio::test(flavor = "multi_thread")]
 async fn drain_says_what_is_left() {
     let fixture = busy().await;
@@ -45,6 +46,7 @@ async fn drain_says_what_is_left() {
 }
 
 /// A shutdown cancels what is queued and waits for what is in flight; the reports are still there after it.
+// vLLM's O15, F14.
 #[tokio::test(flavor = "multi_thread")]
 async fn shutdown_waits_for_what_is_in_flight() {
     let fixture = Arc::new(busy().await);
@@ -74,6 +76,7 @@ async fn shutdown_ends_at_the_deadline_if_the_engine_can() {
 }
 
 /// A shutdown that cannot end says what is left, any number of times, and is over once the engine is done.
+// vLLM's O16.
 #[tokio::test(flavor = "multi_thread")]
 async fn shutdown_is_idempotent_and_says_what_is_left() {
     let engine = MockEngine::manual(&MockStore::default()).with_capabilities(|capabilities| {
@@ -95,6 +98,7 @@ async fn shutdown_is_idempotent_and_says_what_is_left() {
 }
 
 /// Nothing pends after a shutdown: what is known stays known, everything else is a miss.
+// vLLM's A15.
 #[tokio::test(flavor = "multi_thread")]
 async fn lookups_end_with_the_tier() {
     let fixture = Fixture::new(&Handle::current(), |_| {});

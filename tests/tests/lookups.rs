@@ -24,6 +24,7 @@ async fn settled(fixture: &Fixture, n: u8) -> Verdict {
 }
 
 /// Nothing is asked before the step ends; then every key has its own answer as soon as it is known, in any order.
+// vLLM's O6, A1, A3, A6.
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_come_per_key_after_the_step() {
     let fixture = fixture();
@@ -47,6 +48,7 @@ async fn answers_come_per_key_after_the_step() {
 }
 
 /// A failed load turns the hit of its own key, and of no other, into a miss; whoever sees the report sees that, too.
+// vLLM's O17, O19.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_load_ends_the_hit() {
     let fixture = fixture();
@@ -69,6 +71,7 @@ async fn a_failed_load_ends_the_hit() {
 }
 
 /// A finished store turns a miss into a hit without a probe.
+// vLLM's A16.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_finished_store_is_a_hit() {
     let fixture = fixture();
@@ -83,6 +86,7 @@ async fn a_finished_store_is_a_hit() {
 }
 
 /// `contains` answers in the order given, each key with its own answer, within the engine's window.
+// vLLM's O6.
 #[tokio::test(flavor = "multi_thread")]
 async fn contains_answers_in_order_within_the_window() {
     let fixture = Arc::new(fixture());

@@ -53,6 +53,7 @@ async fn a_live_job_number_is_refused() {
 }
 
 /// A slot that the memory does not have is refused, also when others in the job are fine.
+// vLLM's F5.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slot_out_of_range_is_refused() {
     let fixture = fixture();

@@ -69,11 +69,14 @@ impl Store {
     }
 }
 
+/// The case's memory and queue, for defects that an engine cannot have by itself.
+type Watched = Arc<Mutex<Option<(Arc<HostMemory>, Arc<CompletionQueue>)>>>;
+
 #[derive(Debug)]
 struct Rogue {
     defect: Defect,
     store: Arc<Store>,
-    watched: Arc<Mutex<Option<(Arc<HostMemory>, Arc<CompletionQueue>)>>>,
+    watched: Watched,
     capabilities: Capabilities,
     is_closed: AtomicBool,
     /// One for each transfer in flight.
@@ -190,7 +193,8 @@ impl TransferEngine for Rogue {
             let (watched, running) = (self.watched.lock().clone(), Arc::clone(&self.running));
             let mut stop = self.stop.subscribe();
             tokio::spawn(async move {
-                let _running = running;
+                // Held until the end.
+                let running = running;
                 let (id, direction) = (transfer.id(), transfer.direction());
                 match defect {
                     Defect::LostTransfer if id.0.is_multiple_of(3) => return std::mem::forget(transfer),
@@ -223,7 +227,7 @@ impl TransferEngine for Rogue {
                     Err(error) => Err(error),
                 };
                 transfer.complete(result);
-                let Some((memory, queue)) = watched else { return };
+                let Some((memory, queue)) = watched else { return drop(running) };
                 match defect {
                     Defect::DoubleCompletion => {
                         let own = HostMemory::allocate(1, 1).unwrap();
@@ -240,6 +244,7 @@ impl TransferEngine for Rogue {
                     }
                     _ => {}
                 }
+                drop(running);
             });
         }
     }
@@ -267,7 +272,7 @@ impl TransferEngine for Rogue {
 struct RogueFixture {
     defect: Defect,
     store: Arc<Store>,
-    watched: Arc<Mutex<Option<(Arc<HostMemory>, Arc<CompletionQueue>)>>>,
+    watched: Watched,
 }
 
 #[async_trait]

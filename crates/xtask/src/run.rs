@@ -10,7 +10,7 @@ const FEATURES: &str = "kvtier-cli/nixl,kvtier-tests/nixl";
 const TEST: &[(&str, &[&str])] = &[
     (
         "unit and integration tests",
-        &["test", "--workspace", "--all-targets", "--features", FEATURES, "--locked"],
+        &["test", "--workspace", "--all-targets", "--features", FEATURES, "--locked", "--", "--show-output"],
     ),
     ("documentation tests", &["test", "--workspace", "--doc", "--features", FEATURES, "--locked"]),
     (

@@ -29,7 +29,7 @@ const REQUESTS: u8 = 6;
 const IN_FLIGHT_MAX: u32 = 4;
 const QUEUED_MAX: u32 = 40;
 const ATTEMPTS_MAX: u8 = 3;
-/// What is checked after each event; see [`Sim::check`].
+/// How many things are checked after each event.
 pub const INVARIANTS: u64 = 8;
 
 /// The state machines and their model.

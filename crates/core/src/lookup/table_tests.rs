@@ -26,6 +26,7 @@ fn probed(table: &mut LookupTable, request: RequestId, key: &OffloadKey) -> Prob
 }
 
 /// A new key is pending, is sent only after the flush, and then answers what the store said.
+// vLLM's A1, A2.
 #[test]
 fn a_key_is_asked_after_the_flush() {
     let mut table = table();
@@ -43,6 +44,7 @@ fn a_key_is_asked_after_the_flush() {
 }
 
 /// Keys go out in the order asked, each once however many ask, and never more than the window.
+// vLLM's A3, A4.
 #[test]
 fn one_probe_per_key_in_order_within_the_window() {
     let mut table = table();
@@ -57,6 +59,7 @@ fn one_probe_per_key_in_order_within_the_window() {
 }
 
 /// An error answers miss, and is counted as an error.
+// vLLM's O10, A14.
 #[test]
 fn an_error_is_a_counted_miss() {
     let mut table = table();
@@ -67,6 +70,7 @@ fn an_error_is_a_counted_miss() {
 }
 
 /// A verdict is shared, and forgotten with the last request that holds it.
+// vLLM's A7.
 #[test]
 fn the_last_holder_frees_the_entry() {
     let mut table = table();
@@ -82,6 +86,7 @@ fn the_last_holder_frees_the_entry() {
 }
 
 /// A key whose request ends before the flush is not sent; asked again, it is sent once.
+// vLLM's A9.
 #[test]
 fn a_dropped_key_is_not_sent() {
     let mut table = table();
@@ -98,6 +103,7 @@ fn a_dropped_key_is_not_sent() {
 
 /// A probe in flight outlives its request: the next one attaches to it without a second probe;
 /// if nobody does, its answer is forgotten.
+// vLLM's A10.
 #[test]
 fn a_probe_in_flight_is_reused() {
     let mut table = table();
@@ -116,6 +122,7 @@ fn a_probe_in_flight_is_reused() {
 }
 
 /// An answer that comes after its entry was resolved and asked anew does not land on the new one.
+// vLLM's A11.
 #[test]
 fn a_late_answer_is_ignored() {
     let mut table = table();
@@ -131,6 +138,7 @@ fn a_late_answer_is_ignored() {
 }
 
 /// A failed load turns a hit into a miss that stays without a new probe, until all holders have ended.
+// vLLM's O17, O18, A13.
 #[test]
 fn a_failed_load_ends_the_hit() {
     let mut table = table();
@@ -148,6 +156,7 @@ fn a_failed_load_ends_the_hit() {
 }
 
 /// A finished store turns waiting and negative answers into hits.
+// vLLM's A16.
 #[test]
 fn a_store_turns_misses_into_hits() {
     let mut table = table();
@@ -190,6 +199,7 @@ fn a_full_table_answers_miss() {
 }
 
 /// After a close nothing stays pending: known answers stay, everything else is a miss.
+// vLLM's A15.
 #[test]
 fn a_closed_table_answers_at_once() {
     let mut table = table();

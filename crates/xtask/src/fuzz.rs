@@ -59,6 +59,7 @@ fn fuzz(name: &str, seconds: u32) -> Result<Output, String> {
     if seeds.is_dir() {
         command.arg(seeds);
     }
+    // Slots that are lost are leaked on purpose, and with them their memory.
     command.arg(format!("-max_total_time={seconds}")).args([
         "-print_final_stats=1",
         "-timeout=20",
@@ -85,7 +86,8 @@ fn judge(name: &str, output: &Output) -> Result<(), String> {
         (false, true) if executions.parse::<u64>().is_ok_and(|executions| executions > 1000) => Ok(()),
         (false, true) => Err(format!("{name} ran only {executions} inputs")),
         (false, false) => {
-            let from_panic = said.lines().skip_while(|line| !line.contains("panicked")).take(40);
+            let is_cause = |line: &&str| !line.contains("panicked") && !line.contains("ERROR: libFuzzer");
+            let from_panic = said.lines().skip_while(is_cause).take(40);
             let why = from_panic.collect::<Vec<_>>().join("\n");
             Err(format!("{name} failed; the input is in {FOLDER}/{name}-*:\n{why}"))
         }
